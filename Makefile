@@ -20,12 +20,12 @@ export TESTFLAGS ?=
 export AT_ONCE   ?=
 # One of ten parts of test-all, test-peers, mutants and model, such as 3/10.
 SHARE      ?= 1/1
+MOST       ?= 50
 # A folder with archives of the ORMs' suites, for test-peers. PEERS=none leaves the ORMs out.
 PEERS      ?=
 SUITE      ?=
 DATABASE   ?=
 BENCHFLAGS ?=
-DURABLE    ?= 1
 MODEL      ?= small
 BENCH      ?= .
 BENCHTIME  ?= 1s
@@ -51,6 +51,14 @@ help: ## list the targets
 demo: ## run the demonstration (ORDERS=, KILLS=)
 	@CGO_ENABLED=0 go run ./examples/demo # without cgo, as in make test: no C compiler, and a quick build
 
+.PHONY: demo-ui
+demo-ui: ## the operators' page of a shop that is killed again and again: open the address that it prints
+	@CGO_ENABLED=0 go run ./examples/demo-ui
+
+.PHONY: screenshots
+screenshots: ## take the pictures of the operators' page for the documentation from demo-ui, a minute and a half (needs Chromium)
+	@CGO_ENABLED=0 go run ./examples/demo-ui -listen 127.0.0.1:0 -screenshots docs/assets
+
 .PHONY: quote-to-order
 quote-to-order: ## run the exercise of two services in twelve steps, on PostgreSQL and Kafka (PAUSE=-pause waits after each)
 	@eval "$$(scripts/services up postgres kafka)"; \
@@ -59,14 +67,14 @@ quote-to-order: ## run the exercise of two services in twelve steps, on PostgreS
 # ---- test ----
 
 .PHONY: test
-test: gotestsum promtool ## the tests that people run all day, against real servers (PACKAGES=, TESTFLAGS=)
+test: gotestsum promtool chromium ## the tests that people run all day, against real servers (PACKAGES=, TESTFLAGS=)
 	@echo 'make test: about 7 minutes on two idle cores, 12 if everything has to be compiled; packages are printed as they end'
 	@scripts/test short $(PACKAGES); status=$$?; \
 	echo "'make test-all' runs every test whole; the servers are still up: 'make services-down' stops them"; \
 	exit $$status
 
 .PHONY: test-all
-test-all: gotestsum promtool ## every test whole, with the race detector, then on the newest Go and databases, then test-peers (SHARE=3/10, PACKAGES=)
+test-all: gotestsum promtool chromium ## every test whole, with the race detector, then on the newest Go and databases, then test-peers (SHARE=3/10, PACKAGES=)
 	@echo 'make test-all: about an hour on two idle cores, SHARE=3/10 a tenth of it; packages are printed as they end'
 	@status=0; export SHARE=$(SHARE); \
 	scripts/test whole $(PACKAGES) || status=$$?; scripts/test newest $(PACKAGES) || status=$$?; \
@@ -97,6 +105,18 @@ gotestsum:
 promtool: ## get promtool, which tests the alert rules, from Debian's package prometheus
 	@scripts/promtool >/dev/null || echo "promtool could not be had here"
 
+# Without a browser the tests of the operators' page fail, and their message names this target.
+.PHONY: chromium
+chromium: ## get the browser in which the operators' page is tested, from Debian's package chromium-headless-shell
+	@scripts/chromium >/dev/null || echo "Chromium could not be had here"
+
+AXE_VERSION := 4.14.1
+.PHONY: axe
+axe: chromium ## have axe-core look at every page of the operators' page (needs npm)
+	@mkdir -p .tools; cd .tools; test -f axe-core-$(AXE_VERSION).tgz || npm pack --silent axe-core@$(AXE_VERSION); \
+	tar xzf axe-core-$(AXE_VERSION).tgz package/axe.min.js
+	@cd integration && CGO_ENABLED=0 go test -tags axe -count 1 -run Axe ./ui
+
 .PHONY: standalone
 standalone: ## each module as its users get it, without the workspace: vet and build
 	@export GOWORK=off GOFLAGS="$${GOFLAGS:-} -mod=readonly" CGO_ENABLED=0; \
@@ -105,9 +125,9 @@ standalone: ## each module as its users get it, without the workspace: vet and b
 	done; echo "standalone: $(words $(MODULES)) modules are sound without the workspace"
 
 .PHONY: mutants
-mutants: services-up ## break the code in one place at a time and require that the tests notice (MUTANTS=regexp, SHARE=3/10, CHANGED=commit)
+mutants: services-up ## break the code in one place at a time and require that the tests notice (MUTANTS=regexp, SHARE=3/10, CHANGED=commit, MOST=50)
 	@echo 'make mutants: about 12 minutes on two idle cores; each mutant is printed as it is tried'
-	@eval "$$(scripts/services env)"; go run ./integration/mutants -run '$(MUTANTS)' -share $(SHARE) -changed '$(CHANGED)'
+	@eval "$$(scripts/services env)"; go run ./integration/mutants -run '$(MUTANTS)' -share $(SHARE) -changed '$(CHANGED)' -most $(MOST)
 
 .PHONY: model
 model: ## check the models of the protocol with spin, two or three minutes (MODEL=large: ten; SHARE=3/10)
@@ -125,8 +145,8 @@ docs: ## build the documentation as a site in .site (needs Python 3)
 	@NO_MKDOCS_2_WARNING=1 .tools/docs/bin/mkdocs -q build --strict -f scripts/docs/mkdocs.yml; echo "the site is in .site/index.html"
 
 .PHONY: bench
-bench: ## measure against what people would use instead, on databases that sync every commit, half an hour (BENCHFLAGS=, e.g. -h; DURABLE=0)
-	@eval "$$(SERVICES_DURABLE=$(DURABLE) scripts/services up postgres mariadb mysql kafka)"; status=0; \
+bench: ## measure against what people would use instead, on databases that sync every commit, half an hour (BENCHFLAGS=, e.g. -h)
+	@eval "$$(SERVICES_DURABLE=1 scripts/services up postgres mariadb kafka)"; status=0; \
 	OUTBOX_BENCH_DEBEZIUM="$$(scripts/debezium/fetch)" go run ./integration/bench $(BENCHFLAGS) || status=$$?; \
 	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"; \
 	exit $$status
@@ -147,7 +167,7 @@ bench-go: ## the Go benchmarks of all modules, on databases that sync every comm
 	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"
 
 .PHONY: cover
-cover: services-up gotestsum promtool ## coverage of the whole workspace by all tests: coverage.out, coverage.html
+cover: services-up gotestsum promtool chromium ## coverage of the whole workspace by all tests: coverage.out, coverage.html
 	@eval "$$(scripts/services env)"; \
 	scripts/gotest -short -timeout=15m -p 3 -coverprofile=coverage.out -coverpkg=github.com/ormoutbox/ormoutbox/... work; \
 	go tool cover -html=coverage.out -o coverage.html; \

@@ -99,7 +99,7 @@ func (d *door) join(ob *Outbox, event *bun.QueryEvent) bool {
 	}
 	p := part{ob: ob}
 	p.mappers, p.named = ob.own.Mappers.For(d.table.Type, d.table.Name)
-	has, err := ob.own.Recorders.Has(d.table.Type, apart)
+	has, err := ob.own.HasRecorder(d.table.Type, apart)
 	if err == nil && has && d.models == nil {
 		d.models, err = recording(event.DB.QueryGen(), d.table, d.value)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 type Order struct {
@@ -45,7 +46,7 @@ var printed = core.PublisherFunc(func(_ context.Context, d core.Delivery) error 
 
 // inMemory is bunoutbox.Config{Publisher: p, AutoCreate: true}, with tables in memory.
 func inMemory(p core.Publisher) bunoutbox.Config {
-	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p})
+	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p, Relay: relay.Config{}})
 	must(err)
 	return bunoutbox.Config{Outbox: ob}
 }

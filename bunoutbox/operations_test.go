@@ -23,7 +23,7 @@ func TestOutboxNotInstalled(t *testing.T) {
 	_, errs["ListDead"] = ob.ListDead(ctx, core.DeadQuery{})
 	_, errs["Redrive"] = ob.Redrive(ctx, core.AdminRequest{})
 	_, errs["Discard"] = ob.Discard(ctx, core.AdminRequest{})
-	_, errs["ResetKeys"] = ob.ResetKeys(ctx)
+	_, errs["ResetKeys"] = ob.ResetKeys(ctx, "ada", "failover")
 	for method, err := range errs {
 		if !errors.Is(err, core.ErrNotInstalled) {
 			t.Errorf("%s: %v, want ErrNotInstalled", method, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // named is a dialect without a database.
@@ -73,7 +74,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		"prefix": {open(t, bundialect.PG), bunoutbox.Config{Prefix: "no good"}, []string{"prefix"}},
 		"core": {
 			open(t, bundialect.SQLite),
-			bunoutbox.Config{Workers: -1},
+			bunoutbox.Config{Relay: relay.Config{Workers: -1}},
 			[]string{"Workers"},
 		},
 		"no database": {open(t, bundialect.MySQL), bunoutbox.Config{AutoCreate: true}, []string{"nowhere"}},

@@ -1,7 +1,6 @@
 package contractoutbox
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -109,11 +108,9 @@ func (g *Generator) asyncAPI() ([]byte, error) {
 			doc.Components.Messages[name] = m
 			c.Messages[name] = reference{"#/components/messages/" + name}
 			if v.Number == e.Version {
+				to := "#/channels/" + id
 				doc.Operations["send."+safe(e.Type)] = operation{
-					"send",
-					reference{"#/channels/" + id},
-					e.Description,
-					[]reference{{"#/channels/" + id + "/messages/" + name}},
+					"send", reference{to}, e.Description, []reference{{to + "/messages/" + name}},
 				}
 			}
 		}
@@ -136,13 +133,10 @@ func newMessage(e event, v version) (message, error) {
 		PropertyOrder: []string{core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion},
 		Required:      []string{core.HeaderEventID, core.HeaderEventType, core.HeaderSchemaVersion},
 	}
-	var payload bytes.Buffer
-	enc := json.NewEncoder(&payload)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v.schema)
+	payload, err := indented(v.schema)
 	return message{
 		Name: e.Type, Title: fmt.Sprintf("%s, version %d", e.Type, v.Number), Summary: e.Description,
-		ContentType: "application/json", Tags: []tag{{e.Domain}}, Headers: headers, Payload: payload.Bytes(),
+		ContentType: "application/json", Tags: []tag{{e.Domain}}, Headers: headers, Payload: payload,
 		Examples:  []example{{json.RawMessage(v.ExampleJSON)}},
 		EventType: e.Type, EventVersion: v.Number, Current: v.Number == e.Version, Topic: e.Topic, Owner: e.Owner,
 		AggregateType: e.AggregateType, Aggregate: e.Aggregate, Key: e.Key, Deprecated: e.Deprecated,

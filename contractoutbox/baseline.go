@@ -32,8 +32,8 @@ var (
 	// ErrNotReleased: there is no tag, or the tag has no asyncapi.json in the folder: the catalog
 	// was not released yet. A shallow clone has no tags either: CI has to fetch them.
 	ErrNotReleased = errors.New("contractoutbox: no release has the documents")
-	// ErrBaseline: the asyncapi.json was not written by this package.
-	ErrBaseline = errors.New("contractoutbox: not a document of this package")
+	// errBaseline: the asyncapi.json was not written by this package.
+	errBaseline = errors.New("contractoutbox: not a document of this package")
 )
 
 // ReadBaseline reads a release from the asyncapi.json in a folder: a copy of the documents that the
@@ -88,21 +88,21 @@ func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 func parseBaseline(name string, content []byte) (*Baseline, error) {
 	var doc document
 	if err := json.Unmarshal(content, &doc); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrBaseline, name, err)
+		return nil, fmt.Errorf("%w: %s: %w", errBaseline, name, err)
 	}
 	r := &Baseline{name: name, messages: map[string][]released{}}
 	for id, m := range doc.Components.Messages {
 		schema := &jsonschema.Schema{}
 		if err := json.Unmarshal(m.Payload, schema); err != nil {
-			return nil, fmt.Errorf("%w: %s: the payload of %s: %w", ErrBaseline, name, id, err)
+			return nil, fmt.Errorf("%w: %s: the payload of %s: %w", errBaseline, name, id, err)
 		}
 		if m.EventType == "" || m.EventVersion < 1 {
-			return nil, fmt.Errorf("%w: %s: %s has no x-event-type or x-event-version", ErrBaseline, name, id)
+			return nil, fmt.Errorf("%w: %s: %s has no x-event-type or x-event-version", errBaseline, name, id)
 		}
 		r.messages[m.EventType] = append(r.messages[m.EventType], released{m, schema})
 	}
 	if len(r.messages) == 0 {
-		return nil, fmt.Errorf("%w: %s has no messages", ErrBaseline, name)
+		return nil, fmt.Errorf("%w: %s has no messages", errBaseline, name)
 	}
 	return r, nil
 }

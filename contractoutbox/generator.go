@@ -87,12 +87,12 @@ type version struct {
 
 func (e event) current() version { return e.versions[len(e.versions)-1] }
 
-// ErrCatalog: New could not make the documents of the catalog. The text names every problem.
-var ErrCatalog = errors.New("contractoutbox: catalog cannot be documented")
+// errCatalog: New could not make the documents of the catalog. The text names every problem.
+var errCatalog = errors.New("contractoutbox: catalog cannot be documented")
 
-// New makes the documents of a catalog. The error wraps ErrCatalog and names every problem: a type
-// without a schema, a tag that does not fit its field, an example that breaks its own schema, two
-// events that need the same file.
+// New makes the documents of a catalog. The error names every problem: a type without a schema, a
+// tag that does not fit its field, an example that breaks its own schema, two events that need the
+// same file.
 func New(c *contract.Catalog, cfg Config) (*Generator, error) {
 	cfg.Title = cmp.Or(cfg.Title, "Events")
 	cfg.Version = cmp.Or(cfg.Version, "1.0.0")
@@ -103,7 +103,7 @@ func New(c *contract.Catalog, cfg Config) (*Generator, error) {
 		bad("Config.Compatibility is %s", cfg.Compatibility)
 	}
 	if c == nil || len(c.Events()) == 0 {
-		return nil, fmt.Errorf("%w: it is empty", ErrCatalog)
+		return nil, fmt.Errorf("%w: it is empty", errCatalog)
 	}
 	types := newSchemas(cfg.Schemas)
 	for _, info := range c.Events() {
@@ -122,7 +122,7 @@ func New(c *contract.Catalog, cfg Config) (*Generator, error) {
 		g.write(bad)
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("%w: %w", ErrCatalog, errors.Join(problems...))
+		return nil, fmt.Errorf("%w: %w", errCatalog, errors.Join(problems...))
 	}
 	return g, nil
 }
@@ -252,12 +252,12 @@ func (g *Generator) Files() map[string][]byte {
 	return files
 }
 
-// ErrUnknown: the catalog has no event of the type, or not of the version.
-var ErrUnknown = errors.New("contractoutbox: not in the catalog")
+// errUnknown: the catalog has no event of the type, or not of the version.
+var errUnknown = errors.New("contractoutbox: not in the catalog")
 
 // Validate reports whether a payload is what the schema of a version allows: in a test of a
-// producer, or of messages that another program wrote. The error wraps ErrUnknown if the catalog
-// has no such event or version.
+// producer, or of messages that another program wrote. An event or version that
+// the catalog does not have is an error.
 func (g *Generator) Validate(eventType string, number int, payload []byte) error {
 	for _, e := range g.events {
 		for _, v := range e.versions {
@@ -269,5 +269,5 @@ func (g *Generator) Validate(eventType string, number int, payload []byte) error
 			}
 		}
 	}
-	return fmt.Errorf("%w: %s, version %d", ErrUnknown, eventType, number)
+	return fmt.Errorf("%w: %s, version %d", errUnknown, eventType, number)
 }

@@ -2,8 +2,11 @@ package contractoutbox
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -64,20 +67,15 @@ func (g *Generator) markdown(e event) []byte {
 	row("compatibility", g.promise())
 	p.line("")
 	p.line("## Data, version %d\n", e.Version)
-	p.fields(e.current().schema)
-	p.line("Schema: [%s](%[1]s)\n", base(e.schemaPath(e.current())))
-	p.example(e.current().ExampleJSON)
+	p.version(e, e.current())
 	if notes := strings.TrimSpace(e.Notes); notes != "" {
 		p.line("## For consumers\n\n%s\n", notes)
 	}
-	for i := len(e.versions) - 2; i >= 0; i-- {
-		v := e.versions[i]
+	for _, v := range slices.Backward(e.versions[:len(e.versions)-1]) {
 		p.line("## Version %d\n", v.Number)
 		p.paragraph(fmt.Sprintf("Producers no longer write it. Old messages, replays and dead letters have it. "+
 			"Consumers in Go read it as version %d.", e.Version))
-		p.fields(v.schema)
-		p.line("Schema: [%s](%[1]s)\n", base(e.schemaPath(v)))
-		p.example(v.ExampleJSON)
+		p.version(e, v)
 	}
 	return append(bytes.TrimRight(p.Bytes(), "\n"), '\n')
 }
@@ -98,18 +96,12 @@ func topic(e event) string {
 }
 
 func order(e event) string {
-	what := ""
+	what := quoted(cmp.Or(e.Key, e.Aggregate, cell(e.AggregateType)))
 	switch {
-	case e.Key != "":
-		what = quoted(e.Key)
-	case e.Aggregate != "" && e.AggregateType != "":
-		what = fmt.Sprintf("%s of %s", quoted(e.Aggregate), quoted(cell(e.AggregateType)))
-	case e.Aggregate != "":
-		what = quoted(e.Aggregate)
-	case e.AggregateType != "":
-		return fmt.Sprintf("events of one %s, in the order of their commits", quoted(cell(e.AggregateType)))
-	default:
+	case e.Key == "" && e.Aggregate == "" && e.AggregateType == "":
 		return "none, unless the producer sets a key"
+	case e.Key == "" && e.Aggregate != "" && e.AggregateType != "":
+		what += " of " + quoted(cell(e.AggregateType))
 	}
 	return fmt.Sprintf("events of one %s, in the order of their commits", what)
 }
@@ -141,10 +133,8 @@ func (p *page) properties(prefix string, s *jsonschema.Schema) {
 	for _, name := range s.PropertyOrder {
 		property := s.Properties[name]
 		required := "no"
-		for _, r := range s.Required {
-			if r == name {
-				required = "yes"
-			}
+		if slices.Contains(s.Required, name) {
+			required = "yes"
 		}
 		meaning := cell(property.Description)
 		if property.Extra[piiKeyword] == true {
@@ -219,15 +209,14 @@ func number(f float64) string {
 	return string(b)
 }
 
-func (p *page) example(payload []byte) {
-	var b bytes.Buffer
-	if json.Indent(&b, payload, "", "  ") != nil {
-		return
+func (p *page) version(e event, v version) {
+	p.fields(v.schema)
+	p.line("Schema: [%s](%[1]s)\n", path.Base(e.schemaPath(v)))
+	var example bytes.Buffer
+	if json.Indent(&example, v.ExampleJSON, "", "  ") == nil {
+		p.line("```json\n%s\n```\n", example.String())
 	}
-	p.line("```json\n%s\n```\n", b.String())
 }
-
-func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // index is the list of all events.
 func (g *Generator) index() []byte {

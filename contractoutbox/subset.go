@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -228,7 +229,7 @@ func (c *comparison) objects(path string, w, r *jsonschema.Schema) {
 			c.required(path, name, w, r)
 		}
 	}
-	for _, name := range names(w) {
+	for _, name := range slices.Sorted(maps.Keys(w.Properties)) {
 		expected, ok := r.Properties[name]
 		if !ok {
 			expected = orAnything(r.AdditionalProperties)
@@ -242,7 +243,7 @@ func (c *comparison) objects(path string, w, r *jsonschema.Schema) {
 	if further == nil || never(further) {
 		return
 	}
-	for _, name := range names(r) {
+	for _, name := range slices.Sorted(maps.Keys(r.Properties)) {
 		if _, ok := w.Properties[name]; !ok {
 			c.reads(path+"."+name, further, r.Properties[name])
 		}
@@ -279,7 +280,7 @@ func (c *comparison) required(path, name string, w, r *jsonschema.Schema) {
 // renamed returns the one property that only the other side has, if it looks like the named one.
 func renamed(has, other *jsonschema.Schema, name string) string {
 	found := ""
-	for _, candidate := range names(other) {
+	for _, candidate := range slices.Sorted(maps.Keys(other.Properties)) {
 		if _, both := has.Properties[candidate]; both || has.Properties[name] == nil ||
 			len(differences(has.Properties[name], other.Properties[candidate], false)) > 0 {
 			continue
@@ -290,15 +291,6 @@ func renamed(has, other *jsonschema.Schema, name string) string {
 		found = candidate
 	}
 	return found
-}
-
-func names(s *jsonschema.Schema) []string {
-	list := make([]string, 0, len(s.Properties))
-	for name := range s.Properties {
-		list = append(list, name)
-	}
-	slices.Sort(list)
-	return list
 }
 
 func orAnything(s *jsonschema.Schema) *jsonschema.Schema {

@@ -7,6 +7,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 const (
@@ -31,7 +33,8 @@ const (
 // or replays pass always.
 type BacklogLimit struct {
 	// Rows is how many rows may wait, of all topics together: NEW and RETRY, also delayed ones, not
-	// those that are DEAD. Each count reads so many entries of an index. 0: any number.
+	// those that are DEAD. Each count looks at so many rows without a key and as many of keys, dead
+	// ones among them: beside as many dead ones it may never be reached. 0: any number.
 	Rows int
 	// Age is how long ago the oldest row that waits may have been inserted. It must be longer than
 	// any Event.Delay, pause and planned outage. 0: any age.
@@ -87,11 +90,11 @@ type gauged struct {
 }
 
 // newBacklogGauge returns nil if there is no limit.
-func newBacklogGauge(cfg *Config) *backlogGauge {
-	if cfg.BacklogLimit == (BacklogLimit{}) {
+func newBacklogGauge(limit BacklogLimit, repo Repository, logger *slog.Logger) *backlogGauge {
+	if limit == (BacklogLimit{}) {
 		return nil
 	}
-	return &backlogGauge{limit: cfg.BacklogLimit, repo: cfg.Repository, logger: cfg.Logger, start: time.Now()}
+	return &backlogGauge{limit: limit, repo: repo, logger: logger, start: time.Now()}
 }
 
 // check returns a *BacklogFullError if the last count reached the limit. It has the backlog counted
@@ -132,7 +135,7 @@ func (l BacklogLimit) reached(b Backlog) bool {
 func (g *backlogGauge) log(b Backlog, err error, full bool) {
 	if err != nil && !g.unknown {
 		g.logger.Warn("outbox: the backlog cannot be counted, Publish accepts events without the limit meanwhile",
-			"component", "outbox", "err", errorText(err))
+			"error", errtext.Of(err))
 	}
 	g.unknown = err != nil
 	if full != g.refusing && err == nil {
@@ -140,7 +143,7 @@ func (g *backlogGauge) log(b Backlog, err error, full bool) {
 		if !full {
 			text = "outbox: the backlog is below its limit again, Publish accepts events"
 		}
-		g.logger.Warn(text, "component", "outbox", "limit", g.limit.String(), "pending", b.Pending, "oldest_age",
+		g.logger.Warn(text, "limit", g.limit.String(), "pending", b.Pending, "oldest_age",
 			b.OldestAge)
 		g.refusing = full
 	}

@@ -1,16 +1,13 @@
 package core
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/remoteerr"
-	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // outages are the errors of the operating system and the standard library that do not concern the
@@ -24,9 +21,8 @@ var outages = []error{
 }
 
 // DefaultClassifier knows the errors of the operating system, the network errors of the standard
-// library, certificates that cannot be verified, and the errors with which PostgreSQL, MySQL,
-// MariaDB and SQLite report that they cannot be used now. It also knows the errors of other clients
-// by their methods and texts: open circuit breakers, gRPC's Unavailable and ResourceExhausted,
+// library and certificates that cannot be verified. It also knows the errors of other clients by
+// their methods and texts: open circuit breakers, gRPC's Unavailable and ResourceExhausted,
 // throttling by AWS, and a Redis that is loading or whose pool is exhausted. An error that says
 // that the destination cannot be reached is ClassUnavailable. So is a lack of file descriptors,
 // memory or disk space. A timeout is left to the relay, which knows whether the destination
@@ -46,7 +42,7 @@ func DefaultClassifier(err error) Class {
 	if isTLS(err) {
 		return ClassUnavailable
 	}
-	if sqlerr.Unavailable(err) || remoteerr.Unavailable(err) {
+	if remoteerr.Unavailable(err) {
 		return ClassUnavailable
 	}
 	return ClassTransient
@@ -59,13 +55,4 @@ func isTLS(err error) bool {
 	}
 	_, ok := errors.AsType[tls.RecordHeaderError](err)
 	return ok
-}
-
-// isTimeout reports whether err says nothing but that time ran out.
-func isTimeout(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return true
-	}
-	var n net.Error
-	return errors.As(err, &n) && n.Timeout()
 }

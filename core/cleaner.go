@@ -5,18 +5,7 @@ import (
 	"time"
 )
 
-// Cleaner is implemented by a Repository that can keep rows of each status for a time of their own,
-// and show rows to a function before it deletes them. New refuses Retention.Archive, and a
-// Retention.KeepDiscarded that is not Keep, without it.
-type Cleaner interface {
-	// Clean does what Repository.Cleanup does, as req says. It returns how many rows it deleted,
-	// and whether it left rows that a call at once would delete. The rows that req.Archive gets are
-	// deleted when it returns nil. They stay when it fails: the error of Clean then wraps that of
-	// req.Archive, and the next call begins with these rows again.
-	Clean(ctx context.Context, req CleanupRequest) (deleted int, more bool, err error)
-}
-
-// CleanupRequest says which rows a Cleaner deletes.
+// CleanupRequest says which rows Repository.Cleanup deletes.
 type CleanupRequest struct {
 	Keep          time.Duration // since DONE rows ended
 	KeepDiscarded time.Duration // since DISCARDED rows ended

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"time"
+	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Config configures an Outbox. Only Repository is required. The zero value of every other field
@@ -16,25 +17,33 @@ import (
 type Config struct {
 	// Repository is the table. Adapters of ORMs set it.
 	Repository Repository
-	// Publisher is where Run sends events. Nil: this process only inserts, and another one relays.
+	// Publisher is where Run sends events. Default: this process only inserts, and another one
+	// relays.
 	Publisher Publisher
-	// RelayedByLog leaves publishing to a program that reads committed rows from the log of the
-	// database, such as Debezium. Publish inserts rows that are DONE, with LogReader in the column
-	// claimed_by: no relay claims or marks them, and Retention deletes them by their age. The table
-	// does not know which of them are published, so Backlog does not count them, and BacklogLimit
-	// cannot be set. An event with a Delay is refused. Rows of ServedTopicPrefix are inserted as
-	// without RelayedByLog, because a Publisher executes them. A Publisher of other topics is
-	// refused, and so is Retention.DeleteOnSuccess. Without a Publisher, Run cleans up and
-	// publishes nothing. Default: relays of this package publish.
-	RelayedByLog bool
+	// Relay makes the relay that publishes: relay.Config of package core/relay, whose zero value is
+	// usable. Adapters of ORMs set it. Default: none. A Publisher without a Relay is refused.
+	Relay RelayConfig
 	// Routes names the topics of event types, for events without a Topic. One row is inserted for
 	// each topic. Processes without a Publisher use Routes too. Default: Event.AggregateType, or the
 	// type of an event that has none.
 	Routes map[string][]string
+	// Logger gets what an operator should look at. Default: DefaultLogger, which writes warnings
+	// and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	Logger *slog.Logger
+	// Observer is called with everything that happens, for metrics. Default: none.
+	Observer *Observer
+	// Tracer is called around Publish and around each call of the Publisher, for traces. Module
+	// oteloutbox makes one. Default: none.
+	Tracer *Tracer
+	// DeadPolicy says what a DEAD event means for its key. Default: BlockKey.
+	DeadPolicy DeadPolicy
+	// BacklogLimit makes Publish refuse events with ErrBacklogFull while too many wait in the
+	// table. Default: no limit.
+	BacklogLimit BacklogLimit
 	// Codec encodes Event.Data. Default: JSON.
 	Codec Codec
 	// Headers adds headers, such as the trace context, to every event at Publish. An event's own
-	// headers win.
+	// headers win. Default: none.
 	Headers func(ctx context.Context) map[string]string
 	// MaxPayload is the largest payload in bytes. Default: 1 MiB, and 896 KiB with RelayedByLog, so
 	// that the message fits into the 1 MiB that Kafka takes by default. Publish also asks a
@@ -44,116 +53,29 @@ type Config struct {
 	// RejectUntracked makes Publish return ErrUntracked in a transaction whose commit the outbox
 	// cannot observe. Default: the rows are inserted, and the poller publishes them.
 	RejectUntracked bool
-	// DisablePrepare makes every connection execute the INSERT of Publish without a prepared
-	// statement of ours. Default: a connection of sqltx.Connector prepares the INSERT once and
-	// keeps it, if its driver does not (pgdriver, pgx in another mode than the default one,
-	// go-sql-driver/mysql). On PostgreSQL it does so only on a direct connection, not behind
-	// PgBouncer. Set DisablePrepare where something deallocates statements unseen, such as a
-	// session reset of the driver with DISCARD ALL, or behind a pooler that is not recognised. A
-	// relay on a pool of module pgxoutbox prepares its claims all the same. At worst, one of them
-	// fails, and the next poll repeats it.
-	DisablePrepare bool
-
-	// BacklogLimit makes Publish refuse events with ErrBacklogFull while too many wait in the
-	// table. Default: no limit.
-	BacklogLimit BacklogLimit
-
-	// Node names this process in the column claimed_by. Default: host name and process id. A random
-	// suffix is added.
+	// Node names this process in the column claimed_by. A random suffix is added. Default: host name
+	// and process id.
 	Node string
-	// Workers is how many events are published at once, or how many goroutines hand events over to
-	// an AsyncPublisher. Default: 32.
-	Workers int
-	// InFlight and InFlightBytes bound the events that an AsyncPublisher has and has not answered.
-	// InFlightBytes may be exceeded by one event. Other publishers get one event from each worker.
-	// Default: 1024 events, 16 MiB.
-	InFlight      int
-	InFlightBytes int64
-	// PublishTimeout ends a publish. A publisher that ignores it is abandoned after twice that
-	// time: the event counts as timed out, and may be published twice. Default: 5 s.
-	PublishTimeout time.Duration
-	// HotEvents and HotBytes bound the fast path, from Publish to the mark. The poller publishes
-	// the events that do not fit. Default: 4096 events, 64 MiB.
-	HotEvents int
-	HotBytes  int64
-	// ColdEvents and ColdBytes bound the events that the poller holds in memory. Replayed events
-	// get at most half of both. Default: 1000 events and 64 MiB. With an AsyncPublisher, the
-	// default of ColdEvents is twice InFlight if that is more.
-	ColdEvents int
-	ColdBytes  int64
-	// HotLease is how long a new row is leased to the process that inserts it. After a crash of
-	// that process its events wait this long. Default: 10 s.
-	HotLease time.Duration
-	// ClaimLease is how long the poller leases a row. The lease is renewed while the row is worked
-	// on. Default: 30 s.
-	ClaimLease time.Duration
-	// LeaseMargin is the time kept free between the end of a publish and the end of its lease, for
-	// pauses of the process and for differing clocks. Default: 1 s.
-	LeaseMargin time.Duration
-	// MaxLease is the longest possible lease. A longer lease in the table comes from a clock that
-	// jumped, and counts as over. Default: 15 min.
-	MaxLease time.Duration
-	// PollInterval is the pause between two polls, unless a poll found so much that the next one
-	// follows at once. The pause doubles up to MaxPollInterval while nothing is found. Both get 20
-	// % jitter. Default: 1 s and 5 s.
-	PollInterval    time.Duration
-	MaxPollInterval time.Duration
 	// Wake says how a relay hears of events that other processes have committed, and how this
 	// process tells relays of others. Default: what the Repository does.
 	Wake WakePolicy
-	// ClaimBatch is how many rows one claim takes. Default: 500.
-	ClaimBatch int
-	// KeyRun is how many rows of one key a claim takes at most. A claim takes fewer when many keys
-	// are waiting. Default: 50.
-	KeyRun int
-	// MarkBatch, MarkDelay and MaxUnmarked say how marks of the fast path are written: in batches
-	// of MarkBatch, no later than MarkDelay, and with its publishing held back while MaxUnmarked
-	// are not written. A crash can repeat at most Workers + MarkBatch + MaxUnmarked events of the
-	// fast path, with InFlight in place of Workers for an AsyncPublisher. Its rate of publishing is
-	// at most MaxUnmarked divided by the duration of a mark. Default: 100, 5 ms, and 8 for each of
-	// the Workers, at least 256, and at least InFlight with an AsyncPublisher.
-	//
-	// Marks of the events that the poller claimed are written in batches of ClaimBatch, or of half
-	// of ColdEvents if that is less, and no later than MarkDelay. A crash can repeat at most
-	// ColdEvents of them.
-	MarkBatch   int
-	MarkDelay   time.Duration
-	MaxUnmarked int
-	// Retry says how refused events are tried again.
-	Retry RetryPolicy
-	// RetryByType has policies of single event types, in place of Retry. A zero field has the value
-	// of Retry; MaxDelay is then at least BaseDelay. Default: none.
-	RetryByType map[string]RetryPolicy
-	// Breaker says when a destination is stopped and how it is probed.
-	Breaker BreakerPolicy
-	// MaxCrashes is how many processes may die while they publish a suspicious event before the
-	// event is DEAD. An event is suspicious after three lost leases. The relay then publishes it
-	// beside no other suspicious event. Before each such publish the relay writes down that it
-	// begins. Only deaths during it count, and only if the destination works, as far as the process
-	// knows: it has acknowledged another event, and refused none since. Default: 10.
-	MaxCrashes int
-	// DeadPolicy says what a DEAD event means for its key. Default: BlockKey.
-	DeadPolicy DeadPolicy
-	// Classifier judges publish errors that no publisher has marked with a class. Default:
-	// DefaultClassifier.
-	Classifier func(error) Class
-	// Retention says how long published rows are kept.
-	Retention Retention
-	// DisableJanitor leaves retention and the collection of idle keys to other processes.
-	DisableJanitor bool
-	// ShutdownTimeout is the longest time that Run takes to return after its context ended. In that
-	// time Run publishes the events that it holds, and gives the rest back. It must be shorter than
-	// the time after which the process is killed (30 s on Kubernetes). Default: 20 s.
-	ShutdownTimeout time.Duration
-
-	// Logger gets what an operator should look at. Default: DefaultLogger, which writes warnings
-	// and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
-	Logger *slog.Logger
-	// Observer is called with everything that happens, for metrics. Default: none.
-	Observer *Observer
-	// Tracer is called around Publish and around each call of the Publisher, for traces. Module
-	// oteloutbox makes one. Default: none.
-	Tracer *Tracer
+	// RelayedByLog leaves publishing to a program that reads committed rows from the log of the
+	// database, such as Debezium. Publish inserts rows that are DONE, with LogReader in the column
+	// claimed_by: no relay claims or marks them, and Relay.Retention deletes them by their age. The
+	// table does not know which of them are published, so Backlog does not count them, and
+	// BacklogLimit cannot be set. An event with a Delay is refused. Rows of ServedTopicPrefix are
+	// inserted as without RelayedByLog, because a Publisher executes them. A Publisher of other
+	// topics is refused, and so is Relay.Retention.DeleteOnSuccess. Without a Publisher, Run of
+	// a Relay cleans up and publishes nothing. Default: relays of this project publish.
+	RelayedByLog bool
+	// DisablePrepare makes every connection execute the INSERT of Publish without a prepared
+	// statement of ours. Set it where something deallocates statements unseen, such as a session
+	// reset of the driver with DISCARD ALL, or behind a pooler that is not recognised. A relay on a
+	// pool of module pgxoutbox prepares its claims all the same. At worst, one of them fails, and the
+	// next poll repeats it. Default: a connection of sqltx.Connector prepares the INSERT once and
+	// keeps it, if its driver does not (pgdriver, pgx in another mode than the default one,
+	// go-sql-driver/mysql), and on PostgreSQL only on a direct connection, not behind PgBouncer.
+	DisablePrepare bool
 }
 
 // DeadPolicy says what a DEAD event means for the events behind it in its key.
@@ -162,89 +84,10 @@ type DeadPolicy uint8
 const (
 	// BlockKey: the key waits until a person redrives or discards the dead event. Order is kept.
 	BlockKey DeadPolicy = iota
-	// SkipDead: the key goes on, also past events that died under BlockKey. A redriven event is
-	// appended at the end of its key.
+	// SkipDead: the key goes on, also past events that died under BlockKey: a relay takes them out of
+	// it. A redriven event is appended at the end of its key.
 	SkipDead
 )
-
-// RetryPolicy says when a refused event is tried again: after a random time below min(MaxDelay,
-// BaseDelay*2^(n-1)) for refusal number n.
-//
-// When a destination refuses every event, the events are not at fault. So an event never becomes
-// DEAD by unmarked refusals (see Transient) while its destination has acknowledged nothing since it
-// first refused the event. An event that is refused alone at a silent destination is tried without
-// end, once per BreakerPolicy.MaxProbeInterval. The log and Observer.ProbeFailed name it, and
-// Discard ends it.
-type RetryPolicy struct {
-	BaseDelay time.Duration // default 200 ms
-	MaxDelay  time.Duration // default 60 s
-	// refusals that are the event's own fault, after which it is DEAD; default 10
-	MaxAttempts int
-}
-
-// BreakerPolicy says when a destination (a topic) is stopped. A stopped destination costs its
-// events no attempts.
-type BreakerPolicy struct {
-	// Failures is how many different events in a row the destination refuses, without an
-	// acknowledgement in between, until the breaker opens. No error needs to be marked as an outage
-	// for that. An event that was refused before counts only if nothing is acknowledged for
-	// MaxProbeInterval. The breaker also opens when one event is refused that often (or MaxAttempts
-	// times if that is less) and nothing was acknowledged since its first refusal. Default: 5.
-	Failures int
-	// ProbeInterval is the first pause before one event is tried. It doubles with each failed probe
-	// up to MaxProbeInterval, with 20 % jitter. MaxProbeInterval is therefore the longest wait for
-	// the first event after a destination is back. Default: 1 s and 2 s.
-	ProbeInterval    time.Duration
-	MaxProbeInterval time.Duration
-}
-
-// Retention says how long rows are kept after they ended. An open or a dead row is never deleted,
-// however old it is: Redrive or Discard ends a dead one.
-type Retention struct {
-	// DeleteOnSuccess deletes a row instead of marking it DONE. That is the fastest way. Published
-	// events can then not be replayed, and a duplicate event id is refused only while the row
-	// exists.
-	DeleteOnSuccess bool
-	// Keep is how long DONE rows stay without DeleteOnSuccess. Default: 7 days.
-	Keep time.Duration
-	// KeepDiscarded is how long DISCARDED rows stay, so that a mistake can be looked into. The
-	// cleanup reads the rows of the longer time again in each walk over the table, which costs it
-	// time where the two differ by weeks and the table is large. Default: Keep.
-	KeepDiscarded time.Duration
-	// Archive gets the rows before the janitor deletes them, to write them to a table of your own
-	// or to files, for example. It gets at most ArchiveRows rows and ArchiveBytes of payload at
-	// once. They are deleted only after Archive has returned nil. If it returns an error or panics,
-	// they stay, a warning is logged, and the next run of the janitor begins with them: the cleanup
-	// does not go past rows that cannot be archived. Rows may come again after a crash, so an
-	// archive must know their IDs. On PostgreSQL, MariaDB and MySQL two processes do not archive
-	// the same row at once, because the rows are locked meanwhile in a transaction on a connection
-	// of the pool. SQLite locks nothing meanwhile.
-	//
-	// Archive must end when ctx does, a minute after the begin of the cleanup at the latest, and
-	// must not change the outbox. A call that goes on for another second is left alone, so that Run
-	// can end: its rows stay, and the next call begins when it has returned. DeleteOnSuccess cannot
-	// be set with it: published rows would be deleted unseen. With partitions, rows are then
-	// deleted one by one, and a partition is dropped when it is empty. Set the same in every
-	// process with a janitor, or DisableJanitor: a janitor without Archive deletes unseen. Default:
-	// none.
-	Archive func(ctx context.Context, rows []ArchivedEvent) error
-	// CleanupInterval is the pause between runs of the janitor. Default: 1 min.
-	CleanupInterval time.Duration
-	// CleanupBatch is how many rows one statement of the janitor deletes. Default: 1000.
-	CleanupBatch int
-}
-
-// special reports whether a Repository must be a Cleaner for r, which has its defaults.
-func (r Retention) special() bool { return r.Archive != nil || r.KeepDiscarded != r.Keep }
-
-func (r Retention) validate(repo Repository, bad func(format string, args ...any)) {
-	if r.Archive != nil && r.DeleteOnSuccess {
-		bad("Retention.Archive would not see published rows, because DeleteOnSuccess is set: leave one of them out")
-	}
-	if _, ok := repo.(Cleaner); repo != nil && !ok && r.special() {
-		bad("Retention.Archive and Retention.KeepDiscarded need a Repository that is a Cleaner, and a %T is none", repo)
-	}
-}
 
 // withDefaults returns c with every zero field set to its default.
 func (c Config) withDefaults() Config {
@@ -252,74 +95,13 @@ func (c Config) withDefaults() Config {
 		c.MaxPayload = cmp.Or(c.MaxPayload, maxLogPayload)
 	}
 	c.MaxPayload = cmp.Or(c.MaxPayload, 1<<20)
-	c.Workers = cmp.Or(c.Workers, 32)
-	c.InFlight = cmp.Or(c.InFlight, 1024)
-	c.InFlightBytes = cmp.Or(c.InFlightBytes, 16<<20)
-	c.PublishTimeout = cmp.Or(c.PublishTimeout, 5*time.Second)
-	c.HotEvents = cmp.Or(c.HotEvents, 4096)
-	c.HotBytes = cmp.Or(c.HotBytes, 64<<20)
-	c.ColdEvents = cmp.Or(c.ColdEvents, c.defaultCold())
-	c.ColdBytes = cmp.Or(c.ColdBytes, 64<<20)
-	c.HotLease = cmp.Or(c.HotLease, 10*time.Second)
-	c.ClaimLease = cmp.Or(c.ClaimLease, 30*time.Second)
-	c.LeaseMargin = cmp.Or(c.LeaseMargin, time.Second)
-	c.MaxLease = cmp.Or(c.MaxLease, 15*time.Minute)
-	c.PollInterval = cmp.Or(c.PollInterval, time.Second)
-	c.MaxPollInterval = cmp.Or(c.MaxPollInterval, max(5*time.Second, c.PollInterval))
-	c.ClaimBatch = cmp.Or(c.ClaimBatch, 500)
-	c.KeyRun = cmp.Or(c.KeyRun, 50)
-	c.MarkBatch = cmp.Or(c.MarkBatch, 100)
-	c.MarkDelay = cmp.Or(c.MarkDelay, 5*time.Millisecond)
-	c.MaxUnmarked = cmp.Or(c.MaxUnmarked, c.defaultUnmarked())
-	c.Retry.BaseDelay = cmp.Or(c.Retry.BaseDelay, 200*time.Millisecond)
-	c.Retry.MaxDelay = cmp.Or(c.Retry.MaxDelay, time.Minute)
-	c.Retry.MaxAttempts = cmp.Or(c.Retry.MaxAttempts, 10)
-	c.RetryByType = maps.Clone(c.RetryByType)
-	for typ, p := range c.RetryByType {
-		c.RetryByType[typ] = p.or(c.Retry)
-	}
-	c.Breaker.Failures = cmp.Or(c.Breaker.Failures, 5)
-	c.Breaker.ProbeInterval = cmp.Or(c.Breaker.ProbeInterval, time.Second)
-	c.Breaker.MaxProbeInterval = cmp.Or(c.Breaker.MaxProbeInterval, max(2*time.Second, c.Breaker.ProbeInterval))
-	c.MaxCrashes = cmp.Or(c.MaxCrashes, 10)
-	c.Retention.Keep = cmp.Or(c.Retention.Keep, 7*24*time.Hour)
-	c.Retention.KeepDiscarded = cmp.Or(c.Retention.KeepDiscarded, c.Retention.Keep)
-	c.Retention.CleanupInterval = cmp.Or(c.Retention.CleanupInterval, time.Minute)
-	c.Retention.CleanupBatch = cmp.Or(c.Retention.CleanupBatch, 1000)
-	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 20*time.Second)
 	c.Wake = c.Wake.withDefaults(c.Repository)
 	if c.Codec == nil {
 		c.Codec = JSON
 	}
-	if c.Classifier == nil {
-		c.Classifier = DefaultClassifier
-	}
 	c.Logger = cmp.Or(c.Logger, DefaultLogger())
 	return c
 }
-
-// defaultUnmarked is the default of MaxUnmarked: so many that publishing goes on while a batch of
-// marks is written.
-func (c *Config) defaultUnmarked() int {
-	n := max(256, 8*c.Workers)
-	if _, async := publisherKinds(c.Publisher); async {
-		n = max(n, c.InFlight)
-	}
-	return n
-}
-
-// defaultCold is the default of ColdEvents. An AsyncPublisher can have InFlight events, and as many
-// again wait in memory meanwhile.
-func (c *Config) defaultCold() int {
-	if _, async := publisherKinds(c.Publisher); async {
-		return max(1000, 2*c.InFlight)
-	}
-	return 1000
-}
-
-// coldMarkBatch is how many marks of claimed events are a batch: as many as a claim has rows. The
-// poller claims again when half of its room is free, so a batch is not larger than that.
-func (c *Config) coldMarkBatch() int { return max(c.MarkBatch, min(c.ClaimBatch, (c.ColdEvents+1)/2)) }
 
 // Validate reports every problem of c at once. New calls it.
 func (c Config) Validate() error {
@@ -328,54 +110,17 @@ func (c Config) Validate() error {
 	bad := func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf("outbox: config: "+format, args...))
 	}
-
 	if c.Repository == nil {
 		bad("Repository is missing")
 	}
 	for name, n := range map[string]int64{
-		"MaxPayload": int64(c.MaxPayload), "Workers": int64(c.Workers), "HotEvents": int64(c.HotEvents),
-		"InFlight": int64(c.InFlight), "InFlightBytes": c.InFlightBytes,
-		"HotBytes": c.HotBytes, "ColdEvents": int64(c.ColdEvents), "ColdBytes": c.ColdBytes,
-		"ClaimBatch": int64(c.ClaimBatch), "KeyRun": int64(c.KeyRun),
-		"MarkBatch": int64(c.MarkBatch), "MaxUnmarked": int64(c.MaxUnmarked),
-		"Breaker.Failures": int64(c.Breaker.Failures),
-		"MaxCrashes":       int64(c.MaxCrashes), "Retention.CleanupBatch": int64(c.Retention.CleanupBatch),
-		"PublishTimeout": int64(c.PublishTimeout), "HotLease": int64(c.HotLease), "ClaimLease": int64(c.ClaimLease),
-		"LeaseMargin": int64(c.LeaseMargin), "MaxLease": int64(c.MaxLease), "PollInterval": int64(c.PollInterval),
-		"MaxPollInterval": int64(c.MaxPollInterval), "MarkDelay": int64(c.MarkDelay),
-		"Breaker.ProbeInterval":    int64(c.Breaker.ProbeInterval),
-		"Breaker.MaxProbeInterval": int64(c.Breaker.MaxProbeInterval), "Retention.Keep": int64(c.Retention.Keep),
-		"BacklogLimit.Rows": int64(c.BacklogLimit.Rows), "BacklogLimit.Age": int64(c.BacklogLimit.Age),
-		"Retention.KeepDiscarded":   int64(c.Retention.KeepDiscarded),
-		"Retention.CleanupInterval": int64(c.Retention.CleanupInterval), "ShutdownTimeout": int64(c.ShutdownTimeout),
+		"MaxPayload": int64(c.MaxPayload), "BacklogLimit.Rows": int64(c.BacklogLimit.Rows),
+		"BacklogLimit.Age": int64(c.BacklogLimit.Age),
 	} {
 		if n < 0 {
 			bad("%s is negative", name)
 		}
 	}
-	if need := c.PublishTimeout + c.LeaseMargin; c.HotLease <= need {
-		bad("HotLease %s must be longer than PublishTimeout + LeaseMargin = %s", c.HotLease, need)
-	} else if c.ClaimLease <= need {
-		bad("ClaimLease %s must be longer than PublishTimeout + LeaseMargin = %s", c.ClaimLease, need)
-	}
-	if c.MaxLease < max(c.HotLease, c.ClaimLease) {
-		bad("MaxLease %s is shorter than HotLease %s or ClaimLease %s", c.MaxLease, c.HotLease, c.ClaimLease)
-	}
-	if c.MaxPollInterval < c.PollInterval {
-		bad("MaxPollInterval %s is shorter than PollInterval %s", c.MaxPollInterval, c.PollInterval)
-	}
-	c.Retry.validate("Retry", bad)
-	for typ, p := range c.RetryByType {
-		if typ == "" {
-			bad("RetryByType has an empty event type")
-		}
-		p.validate(fmt.Sprintf("RetryByType[%q]", clip(typ, 64)), bad)
-	}
-	if c.Breaker.MaxProbeInterval < c.Breaker.ProbeInterval {
-		bad("Breaker.MaxProbeInterval %s is shorter than Breaker.ProbeInterval %s", c.Breaker.MaxProbeInterval,
-			c.Breaker.ProbeInterval)
-	}
-	c.Retention.validate(c.Repository, bad)
 	if c.RelayedByLog {
 		c.validateLog(bad)
 	}
@@ -385,22 +130,7 @@ func (c Config) Validate() error {
 	if len(c.Node) > 128 {
 		bad("Node has %d bytes, more than 128", len(c.Node))
 	}
-	for typ, topics := range c.Routes {
-		if typ == "" {
-			bad("Routes has an empty event type")
-		}
-		if len(topics) == 0 {
-			bad("Routes[%q] names no topic", clip(typ, 64))
-		}
-		seen := map[string]bool{}
-		for _, t := range topics {
-			checkText(bad, fmt.Sprintf("Routes[%q]: topic", clip(typ, 64)), t, maxTopic, true)
-			if seen[t] {
-				bad("Routes[%q] names topic %q twice", clip(typ, 64), clip(t, 64))
-			}
-			seen[t] = true
-		}
-	}
+	c.validateRoutes(bad)
 	if err := checkPublisher(c.Publisher); err != nil {
 		bad("Publisher: %w", err)
 	} else if tl, ok := c.Publisher.(TopicLister); ok {
@@ -408,5 +138,93 @@ func (c Config) Validate() error {
 			bad("Publisher serves no topic: give the Router at least one Handle or HandleOther")
 		}
 	}
+	switch {
+	case c.Relay != nil:
+		for _, err := range c.Relay.Problems(c) {
+			bad("%w", err)
+		}
+	case c.Publisher != nil:
+		bad("Publisher is set and Relay is not: set Relay to relay.Config{} of package core/relay, or leave " +
+			"Publisher out where another process relays")
+	}
 	return errors.Join(problems...)
+}
+
+func (c *Config) validateRoutes(bad func(format string, args ...any)) {
+	for typ, topics := range c.Routes {
+		if typ == "" {
+			bad("Routes has an empty event type")
+		}
+		if len(topics) == 0 {
+			bad("Routes[%q] names no topic", errtext.Clip(typ, 64))
+		}
+		seen := map[string]bool{}
+		for _, t := range topics {
+			checkText(bad, fmt.Sprintf("Routes[%q]: topic", errtext.Clip(typ, 64)), t, maxTopic, true)
+			if seen[t] {
+				bad("Routes[%q] names topic %q twice", errtext.Clip(typ, 64), errtext.Clip(t, 64))
+			}
+			seen[t] = true
+		}
+	}
+}
+
+// topicsOf returns the destinations of an event. By default events of one aggregate have one topic,
+// because order is kept only within a topic.
+func (c *Config) topicsOf(e *Event) []string {
+	if routes := c.Routes[e.Type]; e.Topic == "" && len(routes) > 0 {
+		return routes
+	}
+	return []string{cmp.Or(e.Topic, e.AggregateType, e.Type)}
+}
+
+// knownTopics returns the topics for which events may be recorded: those that the publisher of this
+// process serves, and those that Routes name. Nil: all.
+func (c *Config) knownTopics() map[string]bool {
+	l, ok := c.Publisher.(TopicLister)
+	if !ok {
+		return nil
+	}
+	served := l.Topics()
+	if served == nil {
+		return nil
+	}
+	known := map[string]bool{}
+	for _, topic := range served {
+		known[topic] = true
+	}
+	for _, routes := range c.Routes {
+		for _, topic := range routes {
+			known[topic] = true
+		}
+	}
+	return known
+}
+
+// byLog reports whether a reader of the log publishes the events of the topic.
+func (c *Config) byLog(topic string) bool {
+	return c.RelayedByLog && !strings.HasPrefix(topic, ServedTopicPrefix)
+}
+
+// validateLog reports settings that contradict RelayedByLog.
+func (c *Config) validateLog(bad func(format string, args ...any)) {
+	if c.BacklogLimit != (BacklogLimit{}) {
+		bad("BacklogLimit and RelayedByLog are both set: the table does not know which events are published. Watch " +
+			"the lag of the program that reads the log")
+	}
+	if c.Publisher == nil {
+		return
+	}
+	tl, ok := c.Publisher.(TopicLister)
+	if !ok || tl.Topics() == nil {
+		bad("Publisher and RelayedByLog are both set: the program that reads the log publishes. Leave out one of "+
+			"them, or give a Router that handles only topics of %q", ServedTopicPrefix)
+		return
+	}
+	for _, t := range tl.Topics() {
+		if !strings.HasPrefix(t, ServedTopicPrefix) {
+			bad("Publisher takes topic %q, which the program that reads the log publishes, because RelayedByLog is "+
+				"set: leave one of them out", errtext.Clip(t, 64))
+		}
+	}
 }

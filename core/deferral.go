@@ -1,6 +1,8 @@
 package core
 
-import "context"
+import (
+	"context"
+)
 
 // InsertDeferrer is an optional interface of a Repository. Publish uses it in place of Insert if
 // the commit of the transaction is tracked and no event of the call is Eager.

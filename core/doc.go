@@ -1,10 +1,10 @@
 // Package core is the transactional outbox without an ORM. Events are rows that are written in the
-// transaction that changes the business state. After the commit the relay sends them through a
-// Publisher.
+// transaction that changes the business state. After the commit the relay of package core/relay
+// sends them through a Publisher.
 //
 //	repo, err := sqloutbox.New(pool, sqloutbox.Config{})
 //	err = repo.Migrate(ctx) // or apply what sqloutbox.Migrations returns
-//	ob, err := core.New(core.Config{Repository: repo, Publisher: publisher})
+//	ob, err := core.New(core.Config{Repository: repo, Publisher: publisher, Relay: relay.Config{}})
 //	go ob.Run(ctx)
 //
 //	tx, err := sqltx.Begin(ctx, pool, nil, repo.Dialect())
@@ -43,14 +43,15 @@
 // sqloutbox and sqltx, or from the modules gormoutbox, entoutbox and bunoutbox. Publishers come
 // from module watermillbridge. Package outboxtest has a table in memory and a publisher for tests.
 //
-//   - To set up: [New], [Outbox], [Config] with [WakePolicy], [RetryPolicy], [BreakerPolicy],
-//     [DeadPolicy], [Retention], [BacklogLimit] with its [BacklogFullError], and [Codec]. An
-//     archive gets each [ArchivedEvent] before it is deleted, at most [ArchiveRows] and
+//   - To set up: [New], [Outbox], [Config] with [WakePolicy], [DeadPolicy], [BacklogLimit] with its
+//     [BacklogFullError], and [Codec]. Its field Relay is a [RelayConfig]: relay.Config of package
+//     core/relay. An archive gets each [ArchivedEvent] before it is deleted, at most [ArchiveRows] and
 //     [ArchiveBytes] at once.
 //   - To say what happened: [Event], [EventTyper], [Recorder] and [Op]; [NewEventID] and
 //     [DeriveEventID] where an id is needed before the event is published.
 //   - Transactions: [Tx] with its [Dialect], [Outcome] and [Rows]; [Transactor], [TxFromContext];
-//     [Retryable] says whether to run a transaction again.
+//     sqltx.Retryable says whether to run a transaction again, and sqltx.RetryTx does so. A
+//     [Migration] changes the tables of a package.
 //   - To write a publisher: [Publisher] or [PublisherFunc], which gets a [Delivery]; [Router], made
 //     by [NewRouter], combines several. [Permanent], [Transient], [Unavailable], [UnavailableFor],
 //     [UnavailableForKey], [Unroutable] and [PutOff] say what an error means. A publisher may also
@@ -60,27 +61,34 @@
 //   - To watch: [Observer] and [TeeObserver], with [ClaimInfo], [PublishInfo], [PublishResult],
 //     [Path], [FallbackReason], [ProbeInfo], [OperatedInfo], [OperatorAction] and [PanicError].
 //     [Tracer] is for traces. [ErrorText] returns the text of an error without credentials.
-//   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest], [RowID],
-//     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with its
+//   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest] with [Sight],
+//     [RowID], [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with its
 //     [RelayState] and [RelayAlive]. [PauseRequest], [ResumeRequest] and [Pause] stop a destination
-//     and let it go on, and [RateRequest] and [Rate] limit what it gets. [TypeBacklog] counts by
-//     type, [LogBacklog] is that of a reader of the log. [Health] is for probes, and package health
-//     answers them. Package ops lists, explains, groups and changes events.
+//     and let it go on, and [RateRequest] and [Rate] limit what it gets; a [FieldError] says what
+//     is wrong with a request. [TypeBacklog] counts by type, [LogBacklog] is that of a reader of
+//     the log. [Health] is for probes, and package health answers them. Package ops lists,
+//     explains, groups and changes events.
 //
 // # For authors of tables
 //
-// A table of the outbox implements [Repository], and may implement [Checker], [Warner], which gives
-// a [Warning], [TxChecker], [InsertDeferrer], [Notifier], [Listener], [AuditLister], [AuditCounter],
-// [KeyResetter], [PauseStore], [RateStore], [TypeBacklogger], [Cleaner], which gets a
-// [CleanupRequest], and [RelayRegistry], which gets a [Heartbeat]. Package outboxtest/suite has the
-// tests that it must pass. A service never calls these:
+// A table of the outbox implements [Repository], which is [Writer], [Claimer], [Operations] and
+// [Registry], and may implement [InsertDeferrer], [Waker] and [Historian]. Package outboxtest/suite has
+// the tests that it must pass. A service never calls these:
 //
+//   - Its tables: [Migration].
 //   - Writing: [InsertRequest], [NewRow], [Inserted], [Deferral]. Row ids: [NewRowID],
 //     [FreshRowID], [RowIDRange], [ParseRowID].
-//   - Claims: [ClaimRequest], [Claimed], [ClaimRef], [LockedError], [Suspicious],
+//   - Claims: [ClaimRequest], [Claimed], [ClaimRef], [PathOf], [LockedError], [Suspicious],
 //     [ServedTopicPrefix].
 //   - Results: [Done], [Failure] and [FailureKind].
+//   - Upkeep: [Heartbeat], [CleanupRequest], [Warning] and [ErrorKind].
+//   - History: [HistoryCounts], [HistoryEntry], [HistorySlot] and [HistoryKept].
 //   - Order: [KeyID], [NewKeyID], [ReplayKeyID], [KeyIDPrefix].
+//
+// # For the relay
+//
+// Package core/relay publishes. A [Relay] gives a [RelayReport] of itself, and a [Reservation] to each
+// Publish: this is all that the writing side knows of it. A service never calls these.
 //
 // # For authors of adapters
 //

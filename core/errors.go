@@ -3,9 +3,11 @@ package core
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/enum"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Errors that callers branch on with errors.Is.
@@ -72,6 +74,10 @@ var (
 	// ErrNoPublisher: Run or Drain was called on an Outbox without a Publisher.
 	ErrNoPublisher = errors.New("outbox: no publisher configured")
 
+	// ErrNoRelay: Run was called on an Outbox without Config.Relay. Set it to relay.Config{} of package
+	// core/relay.
+	ErrNoRelay = errors.New("outbox: no relay configured")
+
 	// ErrNoTables: the tables, or some of their columns, are not in the database. Create them with
 	// AutoCreate in the Config of your adapter, Migrate of sqloutbox.Repository, the files of
 	// sqloutbox.Migrations, or package entschema in Ent's own migration.
@@ -123,6 +129,44 @@ var (
 	// ErrInvalidRequest: an administrative request lacks something (ids, actor, reason).
 	ErrInvalidRequest = errors.New("outbox: invalid request")
 )
+
+// FieldError says what is wrong with fields of a request or of a Config. Text is for a program whose
+// users know the fields by other names, as by flags.
+type FieldError struct {
+	Err    error  // the text begins with it, and errors.Is finds it: ErrInvalidRequest, or none
+	Format string // as fmt.Sprintf takes it, with the fields in braces: "{PerSecond} %v is negative"
+	Args   []any
+}
+
+// Error has the fields by their names in Go.
+func (e *FieldError) Error() string { return e.Text(func(field string) string { return field }) }
+
+// Unwrap returns Err.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// Text is Error with the names that name gives to the fields.
+func (e *FieldError) Text(name func(field string) string) string {
+	var format strings.Builder
+	for rest := e.Format; rest != ""; {
+		var before, field string
+		before, rest, _ = strings.Cut(rest, "{")
+		field, rest, _ = strings.Cut(rest, "}")
+		format.WriteString(before)
+		if field != "" {
+			format.WriteString(strings.ReplaceAll(name(field), "%", "%%"))
+		}
+	}
+	text := fmt.Sprintf(format.String(), e.Args...)
+	if e.Err != nil {
+		text = e.Err.Error() + ": " + text
+	}
+	return text
+}
+
+// invalid is the error of a request that makes no sense.
+func invalid(format string, args ...any) error {
+	return &FieldError{Err: ErrInvalidRequest, Format: format, Args: args}
+}
 
 // LockedError says that other transactions hold some of the rows that a Repository had to change.
 // These rows are unchanged, and the call may be repeated for them. All other rows were changed. The
@@ -182,7 +226,7 @@ type classified struct {
 func (e *classified) Error() string { return e.err.Error() }
 func (e *classified) Unwrap() error { return e.err }
 
-// Delay is for package once/command.
+// Delay is for packages core/relay and once/command.
 func (e *classified) Delay() time.Duration { return e.delay }
 
 // ClassOf returns the class with which err was marked. ok is false if err was not marked. It is for
@@ -243,17 +287,12 @@ func (c Class) markFor(err error, d time.Duration) error {
 	return &classified{class: c, err: err, delay: min(d, 24*time.Hour)}
 }
 
-// putOff returns how long the publisher wants the event, or the destination, to wait. 0: the
-// publisher did not say.
-func putOff(err error) time.Duration {
-	var c *classified
-	if !errors.As(err, &c) {
-		return 0
-	}
-	return c.delay
-}
-
 // Unroutable marks err as the answer that no consumer wants the event. Until this process has seen
 // the topic accept an event, that is an outage of the topic. From then on it is Permanent.
 // Unroutable(nil) is nil.
 func Unroutable(err error) error { return ClassUnroutable.Mark(err) }
+
+// ErrorText is the text of err as the outbox stores and logs it: without credentials, at most 2
+// KiB of valid UTF-8, "" for nil. It is for authors of observers and tracers, who get errors as
+// they are.
+func ErrorText(err error) string { return errtext.Of(err) }

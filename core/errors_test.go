@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +67,6 @@ func TestDefaultClassifier(t *testing.T) {
 		syscall.ENOBUFS, syscall.ENOMEM, &os.PathError{Op: "open", Path: "/spool", Err: syscall.EMFILE},
 		&os.PathError{Op: "write", Path: "/spool", Err: syscall.ENOSPC},
 		fmt.Errorf("broker: %w", syscall.EPIPE), errors.Join(errors.New("x"), io.EOF),
-		driver.ErrBadConn, sql.ErrConnDone, errors.New("invalid connection"),
 		fmt.Errorf("dial: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),
 		tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
 	} {
@@ -96,30 +93,6 @@ func TestTxInContext(t *testing.T) {
 		core.RolledBack: "rolled_back", 7: "outcome(7)",
 	} {
 		equal(t, o.String(), want, "%q", o)
-	}
-}
-
-type stateError string
-
-func (e stateError) Error() string    { return "ERROR (SQLSTATE " + string(e) + ")" }
-func (e stateError) SQLState() string { return string(e) }
-
-func TestRetryable(t *testing.T) {
-	for _, tt := range []struct {
-		err  error
-		want bool
-	}{
-		{nil, false},
-		{errors.New("x"), false},
-		{stateError("40001"), true},
-		{fmt.Errorf("orm: %w", stateError("40P01")), true},
-		{stateError("23505"), false},
-		{fmt.Errorf("%w: x", core.ErrTxAborted), true},
-		{core.ErrCommitUnknown, false},
-		{errors.Join(core.ErrCommitUnknown, stateError("40001")), false},
-		{core.ErrNoTransaction, false},
-	} {
-		equal(t, core.Retryable(tt.err), tt.want, "%v", tt.err)
 	}
 }
 

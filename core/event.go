@@ -1,21 +1,19 @@
 package core
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/enum"
-	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
 // Event is a fact that the business records. Only Type is required. Its content is in Data or in
-// Payload.
+// Payload. Types, topics, tenants, keys and aggregates are valid UTF-8 without characters that are
+// not seen: controls, turns of the direction of a text, and other such of Unicode's classes Cc, Cf,
+// Zl and Zp, except joiners (U+200C, U+200D). Events that are in the table already may have them.
 type Event struct {
 	// ID is the identity by which consumers deduplicate: a UUID or a ULID. Empty: a UUIDv7 is
 	// assigned, so a command that is carried out twice makes two events. If the ID is computed from
@@ -131,123 +129,16 @@ const (
 	maxKey         = 255
 	maxContentType = 127
 	maxHeaders     = 64
-	maxHeaderName  = 128
 	maxHeaderBytes = 16 << 10
 )
-
-// prepare fills in the empty fields, encodes the payload and reports every problem. The result
-// shares no memory with e, because Payload is copied.
-func (o *Outbox) prepare(ctx context.Context, e Event, extra map[string]string, by cause.Cause) (Event, error) {
-	e.ctx, e.Eager = nil, false
-	var problems []error
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-
-	if e.ID == "" {
-		e.ID = NewEventID()
-	} else if _, canonical, err := parseEventID(e.ID); err != nil {
-		bad("%w", err)
-	} else {
-		e.ID = canonical
-	}
-	if e.Type == "" {
-		if t, ok := e.Data.(EventTyper); ok {
-			e.Type = t.EventType()
-		}
-	}
-	if e.Type == "" && e.Data != nil {
-		bad("type is empty: set it, or give %T a method EventType() string", e.Data)
-	} else {
-		checkText(bad, "type", e.Type, maxType, true)
-	}
-	checkText(bad, "aggregate type", e.AggregateType, maxAggType, false)
-	checkText(bad, "aggregate id", e.AggregateID, maxAggID, false)
-	checkText(bad, "tenant id", e.TenantID, maxTenant, false)
-	checkText(bad, "topic", e.Topic, maxTopic, false)
-	if e.Key == "" && e.AggregateID != "" {
-		e.Key = e.AggregateID
-		if e.AggregateType != "" {
-			e.Key = e.AggregateType + "/" + e.AggregateID
-		}
-	}
-	checkText(bad, "key", e.Key, maxKey, false)
-	if e.AggregateVersion < 0 {
-		bad("aggregate version %d is negative", e.AggregateVersion)
-	}
-	if e.SchemaVersion < 0 || e.SchemaVersion > 1<<31-1 {
-		bad("schema version %d is out of range", e.SchemaVersion)
-	}
-	if e.Delay < 0 {
-		bad("delay %s is negative", e.Delay)
-	}
-	if e.Delay > maxDelay {
-		bad("delay %s is more than %s", e.Delay, maxDelay)
-	}
-	if e.Delay > 0 && e.Key != "" && !e.Unordered {
-		bad("delay needs Unordered: it would hold up the key %q", clip(e.Key, 64))
-	}
-	if e.OccurredAt.IsZero() {
-		e.OccurredAt = time.Now()
-	} else if y := e.OccurredAt.UTC().Year(); y < 1 || y > 9999 {
-		bad("occurred at is in the year %d", y)
-	}
-	e.OccurredAt = e.OccurredAt.UTC().Truncate(time.Microsecond)
-
-	e.Headers = withCause(mergeHeaders(bad, e.Headers, extra), by)
-
-	switch {
-	case e.Payload != nil:
-		if e.Data != nil {
-			bad("both Data and Payload are set")
-		}
-		e.Payload = append(make([]byte, 0, len(e.Payload)), e.Payload...)
-	case e.Data != nil:
-		b, contentType, err := o.cfg.Codec.Encode(ctx, e.Data)
-		if err != nil {
-			bad("encode data: %w", err)
-		}
-		e.Payload = b
-		e.ContentType = cmp.Or(e.ContentType, contentType)
-		e.Data = nil
-	}
-	checkText(bad, "content type", e.ContentType, maxContentType, false)
-	if e.Payload == nil {
-		e.Payload = []byte{}
-	}
-	if len(e.Payload) > o.cfg.MaxPayload {
-		bad("payload has %d bytes, more than Config.MaxPayload %d: store it elsewhere and send a reference",
-			len(e.Payload), o.cfg.MaxPayload)
-	}
-	if len(problems) > 0 {
-		return e, errtext.Errorf("%w: type %q: %w", ErrInvalidEvent, clip(e.Type, 64), errors.Join(problems...))
-	}
-	return e, nil
-}
 
 // maxDelay keeps every due time in the range that all databases can represent.
 const maxDelay = 10 * 365 * 24 * time.Hour
 
 func checkText(bad func(string, ...any), name, s string, limit int, required bool) {
-	switch {
-	case s == "":
-		if required {
-			bad("%s is empty", name)
-		}
-	case len(s) > limit:
-		bad("%s has %d bytes, more than %d", name, len(s), limit)
-	case !utf8.ValidString(s):
-		bad("%s is not valid UTF-8", name)
-	case hasControl(s):
-		bad("%s has a control character", name)
+	if p := textcheck.NameProblem(s, limit, required); p != "" {
+		bad("%s %s", name, p)
 	}
-}
-
-func hasControl(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] < 0x20 || s[i] == 0x7f {
-			return true
-		}
-	}
-	return false
 }
 
 func mergeHeaders(bad func(string, ...any), own, extra map[string]string) map[string]string {
@@ -289,33 +180,4 @@ func withCause(headers map[string]string, by cause.Cause) map[string]string {
 		headers[h.name] = h.value
 	}
 	return headers
-}
-
-// token reports whether s is an RFC 9110 token.
-func token(s string) bool {
-	if s == "" || len(s) > maxHeaderName {
-		return false
-	}
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '!', c == '#', c == '$', c == '%', c == '&', c == '\'', c == '*', c == '+', c == '-', c == '.',
-			c == '^', c == '_', c == '`', c == '|', c == '~':
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// clip cuts s to at most n bytes at a rune boundary, for use in messages.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "..."
 }

@@ -204,7 +204,20 @@ func TestEventTexts(t *testing.T) {
 				t.Errorf("%s %q: %v, want that it %s", field, bad.text, err, bad.says)
 			}
 		}
-		publishOne(t, core.Config{}, event("größe 世界 🌍 ' \" \\ %"))
+		for _, fine := range []string{"größe 世界 🌍 ' \" \\ %", "👩\u200d👧 می\u200cروم"} {
+			publishOne(t, core.Config{}, event(fine))
+		}
+		for _, hidden := range []string{
+			"\u009b31m", "\u202e", "\u2066", "\u200f", "\u061c", "\u2028", "\u2029", "\ufeff",
+		} {
+			rows, _, err := publish(t, core.Config{}, event("a"+hidden))
+			says := fmt.Sprintf("%s has the character %U, which is not seen", field, []rune(hidden)[0])
+			if field == "value of header" { // it is text, and no name
+				noError(t, err)
+			} else if !errors.Is(err, core.ErrInvalidEvent) || !strings.Contains(err.Error(), says) || len(rows) > 0 {
+				t.Errorf("%v and %d rows, want that %s", err, len(rows), says)
+			}
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // Rows are written to files, one for each row, before the janitor deletes them. A row that comes
@@ -35,10 +36,12 @@ func ExampleRetention() {
 	}
 	ob, err := core.New(core.Config{
 		Repository: outboxtest.NewRepository(), // sqloutbox.New in a service
-		Retention: core.Retention{
-			Keep:          30 * 24 * time.Hour,
-			KeepDiscarded: 90 * 24 * time.Hour,
-			Archive:       archive,
+		Relay: relay.Config{
+			Retention: relay.Retention{
+				Keep:          30 * 24 * time.Hour,
+				KeepDiscarded: 90 * 24 * time.Hour,
+				Archive:       archive,
+			},
 		},
 	})
 	fmt.Println(ob != nil, err)

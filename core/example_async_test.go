@@ -6,6 +6,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // batches is a client that sends events in batches and learns later whether they were accepted.
@@ -48,7 +49,7 @@ func ExampleAsyncPublisher() {
 	defer close(publisher.events)
 
 	table := outboxtest.NewRepository()
-	ob, err := core.New(core.Config{Repository: table, Publisher: publisher, InFlight: 500})
+	ob, err := core.New(core.Config{Repository: table, Publisher: publisher, Relay: relay.Config{InFlight: 500}})
 	if err != nil {
 		fmt.Println(err)
 		return

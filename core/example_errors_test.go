@@ -34,7 +34,7 @@ func ExampleClassOf() {
 	// false
 }
 
-// Config.Classifier adds the meaning of one publisher's errors to the default.
+// relay.Config.Classifier adds the meaning of one publisher's errors to the default.
 func ExampleDefaultClassifier() {
 	errOverQuota := errors.New("over quota")
 	classify := func(err error) core.Class {
@@ -60,26 +60,6 @@ func ExampleBacklogFullError() {
 	// Output:
 	// 503 Service Unavailable: 1000000 events wait for up to 26h0m0s
 	// true
-}
-
-// A transaction that lost against another one is run again as a whole.
-func ExampleRetryable() {
-	repo := outboxtest.NewRepository()
-	attempts := 0
-	work := func(ctx context.Context, tx core.Tx) error {
-		if attempts++; attempts < 3 {
-			return fmt.Errorf("update stock: %w", core.ErrTxAborted) // the victim of a deadlock
-		}
-		return nil
-	}
-	var err error
-	for range 5 {
-		if err = repo.Transactor().RunInTx(context.Background(), work); !core.Retryable(err) {
-			break
-		}
-	}
-	fmt.Println(attempts, err)
-	// Output: 3 <nil>
 }
 
 // The context of RunInTx carries the transaction to code that has no parameter for it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // The examples use a table in memory. With a database, sqloutbox.New gives the Repository, and an
@@ -21,7 +22,7 @@ func Example() {
 		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 			published <- fmt.Sprintf("%s %s %s", d.Type, d.Key, d.Payload)
 			return nil
-		}),
+		}), Relay: relay.Config{},
 	})
 	if err != nil {
 		panic(err)
@@ -72,7 +73,7 @@ func ExampleOutbox_Drain() {
 		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 			fmt.Println(d.Type, d.KeySeq > 0)
 			return nil
-		}),
+		}), Relay: relay.Config{},
 	})
 	ctx := context.Background()
 	_ = table.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
@@ -96,7 +97,7 @@ func ExampleOutbox_Redrive() {
 			}
 			fmt.Println("published", d.Type)
 			return nil
-		}),
+		}), Relay: relay.Config{},
 	})
 	ctx := context.Background()
 	_ = table.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
@@ -129,7 +130,7 @@ func ExampleRouter() {
 
 	table := outboxtest.NewRepository()
 	ob, _ := core.New(core.Config{
-		Repository: table, Publisher: r, Workers: 1,
+		Repository: table, Publisher: r, Relay: relay.Config{Workers: 1},
 		Routes: map[string][]string{"order.placed": {"orders", "search"}}, // one row each
 	})
 	ctx := context.Background()
@@ -176,7 +177,7 @@ func ExampleOutbox_CountAudit() {
 }
 
 // The second step after a failover that lost commits: the services that publish are stopped.
-func ExampleOutbox_ResetKeysBy() {
+func ExampleOutbox_ResetKeys() {
 	ctx := context.Background()
 	table := outboxtest.NewRepository()
 	ob, _ := core.New(core.Config{Repository: table})
@@ -187,7 +188,7 @@ func ExampleOutbox_ResetKeysBy() {
 	if err != nil {
 		panic(err)
 	}
-	n, err := ob.ResetKeysBy(ctx, "ada", "failover of db1, INC-42")
+	n, err := ob.ResetKeys(ctx, "ada", "failover of db1, INC-42")
 	fmt.Println(n, err)
 	did, err := ob.ListAudit(ctx, core.AuditQuery{Limit: 1})
 	if err != nil {

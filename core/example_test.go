@@ -7,6 +7,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 type Invoice struct {
@@ -113,12 +114,12 @@ func ExampleNewKeyID() {
 
 // Validate reports all problems at once.
 func ExampleConfig_Validate() {
-	err := core.Config{Workers: -1, DeadPolicy: 9}.Validate()
+	err := core.Config{Relay: relay.Config{Workers: -1}, DeadPolicy: 9}.Validate()
 	fmt.Println(err)
 	// Output:
 	// outbox: config: Repository is missing
-	// outbox: config: Workers is negative
 	// outbox: config: DeadPolicy 9 is unknown
+	// outbox: config: Relay.Workers is negative
 }
 
 // All observers get the same calls.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // Two processes on one table: a service that only publishes, and a relay that polls once an hour. A
@@ -27,7 +28,8 @@ func ExampleWakePolicy() {
 	})
 	published, hears := make(chan string), make(chan struct{})
 	relay, _ := core.New(core.Config{
-		Repository: table, PollInterval: time.Hour, MaxPollInterval: time.Hour,
+		Repository: table,
+		Relay:      relay.Config{PollInterval: time.Hour, MaxPollInterval: time.Hour},
 		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 			published <- d.Type
 			return nil

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // must ends the test if err is not nil.
@@ -46,6 +45,9 @@ func equal[T comparable](t testing.TB, got, want T, format string, args ...any) 
 // newOutbox returns an Outbox with the settings of cfg, which are valid.
 func newOutbox(t testing.TB, cfg core.Config) *core.Outbox {
 	t.Helper()
+	if cfg.Relay == nil && cfg.Publisher != nil {
+		cfg.Relay = relay.Config{}
+	}
 	ob, err := core.New(cfg)
 	must(t, err)
 	return ob
@@ -61,21 +63,5 @@ func publishTx(ctx context.Context, repo interface{ Transactor() core.Transactor
 	})
 }
 
-// bubble runs fn as a subtest with a clock of its own.
-func bubble(t *testing.T, name string, fn func(t *testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { synctest.Test(t, fn) })
-}
-
 // errOf returns the error of a call whose result does not matter.
 func errOf[T any](_ T, err error) error { return err }
-
-// refusing answers the events that m selects with err.
-func refusing(m outboxtest.Match, err error) func(core.Delivery) error {
-	return func(d core.Delivery) error {
-		if m.Matches(d) {
-			return err
-		}
-		return nil
-	}
-}

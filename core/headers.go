@@ -2,8 +2,12 @@ package core
 
 import (
 	"fmt"
-	"unicode/utf8"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
+
+const maxHeaderName = 128
 
 // Metadata names under which a bridge sends the fields of a Delivery, and under which an inbox
 // finds them. The names are part of the public contract: a log-based relay such as Debezium is
@@ -27,7 +31,13 @@ const (
 	// policy SkipDead, or that was replayed. Its value is the first key_seq of the event, which
 	// tells how old its state is.
 	HeaderFirstKeySeq = "outbox_first_key_seq"
-	HeaderRowID       = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
+	// HeaderEditOf is set on an event whose content a person changed after it was dead. Its value is
+	// the id of the dead row in whose place it stands.
+	HeaderEditOf = "outbox_edit_of"
+	// HeaderErased is set on an event whose content a person erased. Its value is the time, in RFC
+	// 3339. Its payload is empty.
+	HeaderErased = "outbox_erased"
+	HeaderRowID  = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
 
 	// HeaderCausationID is the id of what the event's handler handled: of a message, an effect or a
 	// command. HeaderCorrelationID is that message's correlation id, or else its event id: it is the
@@ -54,13 +64,12 @@ const (
 func CheckHeader(name, value string) error {
 	switch {
 	case !token(name):
-		return fmt.Errorf("header name %q is not a token of at most %d bytes", clip(name, 64), maxHeaderName)
+		return fmt.Errorf("header name %q is not a token of at most %d bytes", errtext.Clip(name, 64), maxHeaderName)
 	case reservedHeader(name):
-		return fmt.Errorf("header name %q is reserved", clip(name, 64))
-	case !utf8.ValidString(value):
-		return fmt.Errorf("value of header %q is not valid UTF-8", clip(name, 64))
-	case hasControl(value):
-		return fmt.Errorf("value of header %q has a control character", clip(name, 64))
+		return fmt.Errorf("header name %q is reserved", errtext.Clip(name, 64))
+	}
+	if p := textcheck.Problem(value, len(value), false); p != "" {
+		return fmt.Errorf("value of header %q %s", errtext.Clip(name, 64), p)
 	}
 	return nil
 }
@@ -98,4 +107,22 @@ func lower(c byte) byte {
 		return c + 'a' - 'A'
 	}
 	return c
+}
+
+// token reports whether s is an RFC 9110 token.
+func token(s string) bool {
+	if s == "" || len(s) > maxHeaderName {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '!', c == '#', c == '$', c == '%', c == '&', c == '\'', c == '*', c == '+', c == '-', c == '.',
+			c == '^', c == '_', c == '`', c == '|', c == '~':
+		default:
+			return false
+		}
+	}
+	return true
 }

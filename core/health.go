@@ -1,29 +1,27 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
 const (
 	healthTimeout = 5 * time.Second  // for the database
 	healthKept    = time.Second      // one question answers all probes of this time
 	healthTables  = 30 * time.Second // between two comparisons of the tables
-
-	// turnLate is how long after the longest poll pause the loop of a relay counts as hanging. Each
-	// of its statements has a timeout that is shorter than that.
-	turnLate = time.Minute
-
-	pollsFailed = 3 // polls in a row that failed and are a problem
 )
 
 // Health is the state of an Outbox and its process.
 type Health struct {
 	// Live is false if only a restart helps. See Outbox.Live.
 	Live bool
-	// Ready is false if the database does not answer, or if Check of a Checker fails: it lacks
+	// Ready is false if the database does not answer, or if its Check fails: it lacks
 	// tables, or it is a standby or a server that is set read-only. Check runs every 30 s, and
 	// after the database did not answer. It writes nothing, so a full disk is not seen.
 	Ready bool
@@ -39,7 +37,8 @@ type Health struct {
 	Stopped []string
 	// Stuck is how many publishes have not returned although their context ended.
 	Stuck int
-	// Problems says in words what is wrong, for people. Empty: nothing.
+	// Problems says in words what is wrong, for people, as ops.Printable makes texts. Empty:
+	// nothing.
 	Problems []string
 }
 
@@ -49,27 +48,14 @@ type Health struct {
 func (h Health) Degraded() bool { return h.Live && h.Ready && len(h.Problems) > 0 }
 
 // Live returns nil, or an error that says why only a restart of the process helps: Run has ended
-// with an error, its loop has not turned for one minute and twice Config.MaxPollInterval, or every
-// publish is stuck. Outages of the database or of a destination are no such reasons, and neither is
-// a process that has not called Run. Live asks nobody, and returns at once.
+// with an error, its loop has not turned for one minute and twice relay.Config.MaxPollInterval, or
+// every publish is stuck. Outages of the database or of a destination are no such reasons, and
+// neither is a process that has not called Run. Live asks nobody, and returns at once.
 func (o *Outbox) Live() error {
-	o.mu.Lock()
-	running, ended, r := o.running, o.ended, o.relay.Load()
-	o.mu.Unlock()
-	switch {
-	case !running && ended != nil:
-		return fmt.Errorf("outbox: Run has ended: %w", ended)
-	case !running || r == nil:
+	if o.relay == nil {
 		return nil
 	}
-	if turned, late := r.turned(), 2*o.cfg.MaxPollInterval+turnLate; turned > late {
-		return fmt.Errorf("outbox: the loop of Run has not turned for %s, more than %s", turned.Round(time.Second),
-			late)
-	}
-	if none, stuck := r.crewState(); none {
-		return fmt.Errorf("outbox: all %d publishes are stuck: the publisher ignores the end of its context", stuck)
-	}
-	return nil
+	return o.relay.Live()
 }
 
 // Health says whether the process is alive and ready, and what is wrong. It asks the database, for
@@ -77,7 +63,7 @@ func (o *Outbox) Live() error {
 // has HTTP handlers for it.
 func (o *Outbox) Health(ctx context.Context) Health {
 	h := Health{RelayedByLog: o.cfg.RelayedByLog}
-	problem := func(err error) { h.Problems = append(h.Problems, errorText(err)) }
+	problem := func(err error) { h.Problems = append(h.Problems, textcheck.Line(errtext.Of(err))) }
 	if err := o.Live(); err != nil {
 		problem(err)
 	} else {
@@ -90,18 +76,9 @@ func (o *Outbox) Health(ctx context.Context) Health {
 	if differ != nil {
 		problem(differ)
 	}
-	o.mu.Lock()
-	running, r := o.running, o.relay.Load()
-	o.mu.Unlock()
-	if r == nil {
-		return h
-	}
-	if h.Relaying = running; running {
-		h.Turned = r.turned()
-	}
-	s := r.state()
-	if !running {
-		s.PollErr = nil
+	s := o.report()
+	if h.Relaying = s.Running; s.Running {
+		h.Turned = s.Turned
 	}
 	for _, d := range s.Stopped {
 		h.Stopped = append(h.Stopped, d.Topic)
@@ -112,19 +89,10 @@ func (o *Outbox) Health(ctx context.Context) Health {
 	for _, text := range s.Problems() {
 		h.Problems = append(h.Problems, "outbox: "+text)
 	}
-	if err := r.triedAlone(); err != nil {
-		problem(err)
+	if s.Alone != nil {
+		problem(s.Alone)
 	}
 	return h
-}
-
-// turned returns how long ago the loop of Run turned.
-func (r *relay) turned() time.Duration { return max(0, r.life.vitals.since(&r.life.vitals.turned)) }
-
-func (r *relay) crewState() (noneLeft bool, stuck int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.crew.noneLeft(), r.crew.abandoned()
 }
 
 // healthCheck asks the database for all probes.
@@ -159,16 +127,39 @@ func (c *healthCheck) ask(prober context.Context, repo Repository) (differ, err 
 			c.asked, c.failed = time.Now(), err
 		}
 	}()
-	if _, err := repo.Backlog(ctx, 1); err != nil {
+	if err := answers(ctx, repo); err != nil {
 		c.differ, c.compared = nil, time.Time{} // what comes back may be another server
 		return nil, err
 	}
-	if checker, ok := repo.(Checker); ok && (c.compared.IsZero() || time.Since(c.compared) >= healthTables) {
-		err := checker.Check(ctx)
+	if c.compared.IsZero() || time.Since(c.compared) >= healthTables {
+		err := repo.Check(ctx)
 		if err != nil && !errors.Is(err, ErrTablesDiffer) {
 			return nil, err
 		}
 		c.differ, c.compared = err, time.Now()
 	}
 	return c.differ, nil
+}
+
+// answers returns nil if the database reads the table of events. The question is for dead rows
+// behind the last possible one, so that it reads no row, however many there are.
+func answers(ctx context.Context, repo Repository) error {
+	_, err := repo.ListDead(ctx, DeadQuery{After: lastRowID, Limit: 1})
+	return err
+}
+
+var lastRowID = RowID(bytes.Repeat([]byte{0xff}, len(RowID{})))
+
+// Stopped returns the destinations that the relay of this process has stopped, sorted by topic. It
+// returns none if this process does not relay. It uses no database.
+func (o *Outbox) Stopped() []StoppedDestination {
+	return o.report().Stopped
+}
+
+// report is what the relay of this process says of itself.
+func (o *Outbox) report() RelayReport {
+	if o.relay == nil {
+		return RelayReport{}
+	}
+	return o.relay.Report()
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // RowID identifies one row of the outbox table: one event for one destination. A broker may
@@ -36,7 +38,7 @@ func (id *RowID) UnmarshalText(text []byte) error {
 func ParseRowID(s string) (RowID, error) {
 	u, ok := parseUUID(s)
 	if !ok {
-		return RowID{}, fmt.Errorf("outbox: %q is not a row id", clip(s, 64))
+		return RowID{}, fmt.Errorf("outbox: %q is not a row id", errtext.Clip(s, 64))
 	}
 	return u, nil
 }
@@ -145,7 +147,7 @@ func parseEventID(s string) (bits [16]byte, canonical string, err error) {
 	if u, ok := parseULID(s); ok {
 		return u, formatULID(u), nil
 	}
-	return bits, "", fmt.Errorf("event id %q is neither a UUID nor a ULID", clip(s, 64))
+	return bits, "", fmt.Errorf("event id %q is neither a UUID nor a ULID", errtext.Clip(s, 64))
 }
 
 func formatUUID(u [16]byte) string {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // KeyID identifies the events that are published in order: those of one tenant, topic and key. It
@@ -23,7 +25,7 @@ func (k KeyID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(
 func (k *KeyID) UnmarshalText(text []byte) error {
 	b, err := hex.DecodeString(string(text))
 	if err != nil || len(b) != len(k) {
-		return fmt.Errorf("outbox: %q is no KeyID: it has 32 hexadecimal digits", clip(string(text), 64))
+		return fmt.Errorf("outbox: %q is no KeyID: it has 32 hexadecimal digits", errtext.Clip(string(text), 64))
 	}
 	copy(k[:], b)
 	return nil

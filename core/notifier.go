@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 const (
@@ -87,7 +89,7 @@ func (n *notifier) tell() error {
 	default:
 		if n.failed++; n.failed == notifyFailures {
 			n.logger.Warn("outbox: cannot wake the relays of other processes: events wait for their next poll",
-				"component", "outbox", "failures", n.failed, "err", errorText(err))
+				"failures", n.failed, "error", errtext.Of(err))
 		}
 	}
 	return err

@@ -61,6 +61,8 @@ const (
 	OperatorRedrive OperatorAction = "redrive"
 	OperatorDiscard OperatorAction = "discard"
 	OperatorReplay  OperatorAction = "replay"
+	OperatorEdit    OperatorAction = "edit"
+	OperatorErase   OperatorAction = "erase"
 )
 
 // Path says how a relay got an event.

@@ -1,20 +1,17 @@
 package core
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/mark"
 )
@@ -22,27 +19,43 @@ import (
 // Outbox records events in transactions and relays them to a publisher. Create it with New. It is
 // safe for use by several goroutines.
 type Outbox struct {
-	cfg    Config
-	obs    Observer
-	topics topics
+	cfg Config
+	obs Observer
 
-	relay     atomic.Pointer[relay] // nil: this process does not relay now
-	mu        sync.Mutex            // guards users and running, and changes of relay
-	users     int                   // Run and Drain calls that share the relay
-	running   bool
-	ended     error // of the last Run, unless it never ran
-	health    healthCheck
-	warnOnce  sync.Once
-	unrelayed unrelayed
-	claims    atomic.Int64 // the last claim number that was given out
-	notifier  notifier
-	gauge     *backlogGauge  // nil: no limit
-	random    func() float64 // in [0, 1)
+	known    map[string]bool // topics that events may have; nil: all
+	relay    Relay           // nil: this process does not relay
+	health   healthCheck
+	warnOnce sync.Once
+	claims   atomic.Int64 // the claims that were given numbers
+	notifier notifier
+	gauge    *backlogGauge // nil: no limit
 }
 
-// claimNo returns a claim number that this Outbox has not used. The node's name has a random
-// suffix, so that no claim of an earlier process equals it.
-func (o *Outbox) claimNo() int64 { return o.claims.Add(1) }
+// claimNo returns a claim number that this Outbox has not used, for rows that the path takes. The
+// node's name has a random suffix, so that no claim of an earlier process equals it. PathOf reads
+// the path from the number, so that no mark has to write it.
+func (o *Outbox) claimNo(path Path) int64 {
+	n := 2 * o.claims.Add(1)
+	if path == PathHot {
+		n++
+	}
+	return n
+}
+
+// coldClaimNo is claimNo for rows that the relay claims from the table.
+func (o *Outbox) coldClaimNo() int64 { return o.claimNo(PathCold) }
+
+// PathOf returns how an Outbox took the rows of a claim, by the number of the claim: the numbers of
+// the fast path are odd, those of the poller even. It is empty for 0, which is no claim.
+func PathOf(claimNo int64) Path {
+	switch {
+	case claimNo == 0:
+		return ""
+	case claimNo%2 == 0:
+		return PathCold
+	}
+	return PathHot
+}
 
 // New returns an Outbox. It reports every problem of cfg at once and does not use the database.
 func New(cfg Config) (*Outbox, error) {
@@ -50,17 +63,66 @@ func New(cfg Config) (*Outbox, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	cfg.Logger = cfg.Logger.With("component", "outbox")
 	if cfg.Node == "" {
 		host, _ := os.Hostname()
-		cfg.Node = fmt.Sprintf("%s-%d", clip(host, 64), os.Getpid())
+		cfg.Node = fmt.Sprintf("%s-%d", errtext.Clip(host, 64), os.Getpid())
 	}
 	var incarnation [4]byte
 	rand.Read(incarnation[:])
 	cfg.Node += "-" + hex.EncodeToString(incarnation[:])
-	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), random: mathrand.Float64, health: newHealthCheck()}
-	o.topics, o.gauge = newTopics(&o.cfg), newBacklogGauge(&o.cfg)
+	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), health: newHealthCheck()}
+	o.known, o.gauge = cfg.knownTopics(), newBacklogGauge(cfg.BacklogLimit, cfg.Repository, cfg.Logger)
 	o.notifier.notify, o.notifier.logger = cfg.Wake.Notify, cfg.Logger
+	if cfg.Relay != nil {
+		o.relay = cfg.Relay.NewRelay(cfg, o.coldClaimNo)
+	}
 	return o, nil
+}
+
+// Relay returns the relay that Config.Relay made, and nil without one.
+func (o *Outbox) Relay() Relay { return o.relay }
+
+// Run relays events until ctx ends. Then it finishes the publishes that it has begun, writes the
+// marks, gives the other rows back, and returns nil. That takes at most
+// relay.Config.ShutdownTimeout. None of its goroutines is left when it returns nil. Before it
+// starts, Run checks the tables, and waits while the database is away. Errors of the database or of
+// the publisher do not end it. The fast path exists while Run runs; the poller publishes the events
+// that were inserted before.
+//
+// With Config.RelayedByLog and without a Publisher, Run only deletes what Retention says. Run
+// returns ErrNoPublisher without both, ErrRunning if it runs already, an error wrapping
+// ErrNoTables if the tables are missing, and ErrShutdownTimeout if a publisher did not return
+// although its context had ended, and ErrPoolClosed if the program closed the pool before. Run also
+// logs the error that it returns, so that "go ob.Run(ctx)" does not hide it.
+func (o *Outbox) Run(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			o.cfg.Logger.ErrorContext(ctx, "outbox: the relay has ended", "error", errtext.Of(err))
+		}
+	}()
+	switch {
+	case o.cfg.Publisher == nil && !o.cfg.RelayedByLog:
+		return ErrNoPublisher
+	case o.relay == nil:
+		return ErrNoRelay
+	}
+	return o.relay.Run(ctx)
+}
+
+// Drain publishes every event that is due now, and returns when the marks are written. It is for
+// tests, scheduled jobs and commands, with or without Run. Events stay that are due later (retries,
+// delays), paused, leased by another process or behind a dead event. Drain keeps the rates of
+// destinations (see SetRate), and so it waits. Drain returns an error
+// wrapping ErrStopped if a destination is unavailable.
+func (o *Outbox) Drain(ctx context.Context) error {
+	switch {
+	case o.cfg.Publisher == nil:
+		return ErrNoPublisher
+	case o.relay == nil:
+		return ErrNoRelay
+	}
+	return o.relay.Drain(ctx)
 }
 
 // Node returns the name under which this Outbox claims rows: Config.Node and a random suffix.
@@ -99,19 +161,14 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		return nil, err
 	}
 
-	var items []*item // nil for rows that do not go hot
-	claimNo := o.claimNo()
-	r := o.relay.Load()
-	if r != nil && tracked {
-		items = r.reserve(rows, claimNo)
-	}
-	start := time.Now()
+	claimNo := o.claimNo(PathHot)
+	res, lease := o.reserve(rows, claimNo, tracked)
+	req := InsertRequest{Node: o.cfg.Node, ClaimNo: claimNo, Lease: lease, Rows: rows}
 	insertCtx := mark.Insert(ctx, !o.cfg.DisablePrepare)
-	req := InsertRequest{Node: o.cfg.Node, ClaimNo: claimNo, Lease: o.cfg.HotLease, Rows: rows}
 	var places []Inserted
 	deferred := false
 	if d, ok := o.cfg.Repository.(InsertDeferrer); ok && tracked && !anyEager(events) {
-		places, deferred, err = d.InsertOrDefer(insertCtx, tx, req, o.deferral(ctx, r, items, rows))
+		places, deferred, err = d.InsertOrDefer(insertCtx, tx, req, o.deferral(ctx, res, rows))
 	} else {
 		places, err = o.cfg.Repository.Insert(insertCtx, tx, req)
 	}
@@ -119,14 +176,17 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		err = fmt.Errorf("outbox: repository placed %d of %d rows", len(places), len(rows))
 	}
 	if err != nil {
-		r.unreserve(items)
+		res.Cancel()
 		if errors.Is(err, ErrDuplicateEvent) && len(rows) == 1 {
 			return nil, errtext.Errorf("outbox: insert event %s for topic %q: %w", rows[0].Event.ID,
 				rows[0].Event.Topic, err)
 		}
 		return nil, errtext.Errorf("outbox: insert: %w", err)
 	}
-	if !deferred {
+	if deferred {
+		res.Deferred()
+	} else {
+		res.Inserted(places)
 		o.observeInserted(rows)
 	}
 	if !tracked {
@@ -134,38 +194,16 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		o.warnOnce.Do(func() {
 			o.cfg.Logger.WarnContext(ctx, "outbox: transactions of this kind are not tracked; their events wait "+
 				"for the poller",
-				"component", "outbox")
+			)
 		})
 		return ids, nil
 	}
-	if r != nil {
-		if deferred {
-			r.waits(items)
-		} else {
-			r.inserted(items, rows, places, start.Add(o.cfg.HotLease))
-		}
-		tx.OnOutcome(func(out Outcome) { r.transactionEnded(items, rows, out) })
-	} else if o.cfg.Publisher != nil && !allByLog(rows) {
-		// Run may begin before the commit: its first poll would miss the rows
-		tx.OnOutcome(func(out Outcome) {
-			if r := o.relay.Load(); r != nil {
-				r.transactionEnded(nil, rows, out)
-			} else if out == Committed {
-				o.unrelayed.committed(&o.cfg)
-			}
-		})
-	}
-	if deferred { // Commit reports an unknown outcome to those who wait for it
-		tx.OnOutcome(func(Outcome) {})
-	}
-	if o.notifier.notify != nil && o.othersRelay(r, rows) {
+	// Also where no relay hears of it: Commit reports an unknown outcome to those who wait for it.
+	tx.OnOutcome(res.Ended)
+	if o.notifier.notify != nil && o.othersRelay(rows) {
 		tx.OnOutcome(o.notifier.ended)
 	}
 	return ids, nil
-}
-
-func allByLog(rows []NewRow) bool {
-	return !slices.ContainsFunc(rows, func(row NewRow) bool { return !row.ByLog })
 }
 
 func anyEager(events []Event) bool {
@@ -179,27 +217,16 @@ func (o *Outbox) observeInserted(rows []NewRow) {
 }
 
 // deferral hears of rows that their connection sends later.
-func (o *Outbox) deferral(ctx context.Context, r *relay, items []*item, rows []NewRow) Deferral {
-	var start time.Time
+func (o *Outbox) deferral(ctx context.Context, res Reservation, rows []NewRow) Deferral {
 	return Deferral{
-		Sending: func(claimNo int64) {
-			start = time.Now()
-			r.claimedAs(items, claimNo, start.Add(o.cfg.HotLease))
-		},
+		Sending: res.Sending,
 		Done: func(places []Inserted, err error) {
-			deadline := start.Add(o.cfg.HotLease)
-			switch {
-			case err == nil && len(places) == len(rows):
+			if err == nil {
+				res.Inserted(places)
 				o.observeInserted(rows)
-				if r != nil {
-					r.inserted(items, rows, places, deadline)
-				}
-			case err == nil:
-				o.observeInserted(rows)
-				r.unplaced(items, deadline)
-			default:
-				r.unreserve(items)
+				return
 			}
+			res.Cancel()
 			if errors.Is(err, ErrCommitUnknown) { // no call returns it
 				ids := make([]string, len(rows))
 				for i := range rows {
@@ -207,17 +234,16 @@ func (o *Outbox) deferral(ctx context.Context, r *relay, items []*item, rows []N
 				}
 				o.cfg.Logger.ErrorContext(ctx, "outbox: a transaction ended without its events, and it is not known "+
 					"whether it committed",
-					"component", "outbox", "events", ids, "err", errorText(err))
+					"events", ids, "error", errtext.Of(err))
 			}
 		},
 	}
 }
 
-// othersRelay reports whether rows are due at their commit that the relay r of this process, if it
-// has one, does not publish.
-func (o *Outbox) othersRelay(r *relay, rows []NewRow) bool {
+// othersRelay reports whether rows are due at their commit that no relay of this process publishes.
+func (o *Outbox) othersRelay(rows []NewRow) bool {
 	return slices.ContainsFunc(rows, func(row NewRow) bool {
-		return !row.ByLog && row.Event.Delay == 0 && (r == nil || !o.topics.relays(row.Event.Topic))
+		return !row.ByLog && row.Event.Delay == 0 && !o.serves(row.Event.Topic)
 	})
 }
 
@@ -243,111 +269,23 @@ func (o *Outbox) txOf(ctx context.Context, tx Tx) (Tx, error) {
 	if o.cfg.RejectUntracked && !tx.Tracked() {
 		return nil, ErrUntracked
 	}
-	if c, ok := o.cfg.Repository.(TxChecker); ok {
-		return tx, c.CheckTx(ctx, tx)
-	}
-	return tx, nil
+	return tx, o.cfg.Repository.CheckTx(ctx, tx)
 }
 
-// rows prepares the rows of all events, one for each destination, and reports the problems of all
-// events.
-func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, ends, error) {
-	traced := o.cfg.Tracer != nil && o.cfg.Tracer.Create != nil
-	var created ends
-	var extra map[string]string // headers of ctx
-	if o.cfg.Headers != nil {
-		extra = o.cfg.Headers(ctx)
+// reserve takes places on the fast path for rows before their insert.
+func (o *Outbox) reserve(rows []NewRow, claimNo int64, tracked bool) (Reservation, time.Duration) {
+	if o.relay == nil || !tracked {
+		return noReservation{}, 0
 	}
-	by := cause.Of(ctx)
-	rows := make([]NewRow, 0, len(events))
-	ids := make([]string, 0, len(events))
-	var problems []error
-	for i := range events {
-		ctx, extra, by := ctx, extra, by
-		if own := events[i].ctx; own != nil {
-			ctx, extra, by = own, nil, cause.Of(own)
-			if o.cfg.Headers != nil {
-				extra = o.cfg.Headers(own)
-			}
-		}
-		e, err := o.prepare(ctx, events[i], extra, by)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		ids = append(ids, e.ID)
-		for _, topic := range o.cfg.topicsOf(&e) {
-			byLog := o.cfg.byLog(topic)
-			if !o.topics.routed(topic) && !byLog {
-				problems = append(problems,
-					fmt.Errorf("%w for topic %q of event type %q: add it to the Router, or to Config.Routes if "+
-						"another process relays it",
-						ErrNoRoute, clip(topic, 64), clip(e.Type, 64)))
-				continue
-			}
-			row := NewRow{Event: e, ByLog: byLog}
-			row.Event.Topic = topic
-			if traced {
-				created = append(created, o.create(ctx, &row.Event))
-			}
-			check := o.checkSize
-			if byLog {
-				check = checkByLog
-			}
-			if err := check(row.Event); err != nil {
-				problems = append(problems, err)
-				continue
-			}
-			if row.ID, err = NewRowID(e.ID, topic); err != nil {
-				problems = append(problems, err)
-				continue
-			}
-			if e.Key != "" && !e.Unordered {
-				row.KeyID = NewKeyID(e.TenantID, topic, e.Key)
-			}
-			rows = append(rows, row)
-		}
-	}
-	if len(problems) > 0 {
-		return nil, nil, created, errors.Join(problems...)
-	}
-	if err := distinct(rows); err != nil {
-		return nil, nil, created, err
-	}
-	return rows, ids, created, nil
+	return o.relay.Reserve(rows, claimNo)
 }
 
-// checkSize asks the publisher of this process whether it could publish e.
-// topicsOf returns the destinations of an event. By default events of one aggregate have one topic,
-// because order is kept only within a topic.
-func (c *Config) topicsOf(e *Event) []string {
-	if routes := c.Routes[e.Type]; e.Topic == "" && len(routes) > 0 {
-		return routes
-	}
-	return []string{cmp.Or(e.Topic, e.AggregateType, e.Type)}
-}
+// serves reports whether the relay of this process publishes events of the topic now.
+func (o *Outbox) serves(topic string) bool { return o.relay != nil && o.relay.Serves(topic) }
 
-func (o *Outbox) checkSize(e Event) error {
-	if sc, ok := o.cfg.Publisher.(SizeChecker); ok {
-		if err := sc.CheckSize(e); err != nil {
-			return fmt.Errorf("%w: type %q for topic %q: %w", ErrInvalidEvent, clip(e.Type, 64), clip(e.Topic, 64), err)
-		}
+// changed tells the relay of this process that it has to look at once.
+func (o *Outbox) changed() {
+	if o.relay != nil {
+		o.relay.Operated()
 	}
-	return nil
-}
-
-// distinct refuses the same event for the same topic twice in one call, without a query.
-func distinct(rows []NewRow) error {
-	if len(rows) < 2 {
-		return nil
-	}
-	seen := make(map[RowID]bool, len(rows))
-	for i := range rows {
-		if seen[rows[i].ID] {
-			return fmt.Errorf("%w: %s for topic %q is in the call twice", ErrDuplicateEvent, rows[i].Event.ID,
-				clip(rows[i].Event.Topic, 64))
-		}
-		seen[rows[i].ID] = true
-	}
-	return nil
 }

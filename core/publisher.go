@@ -2,18 +2,16 @@ package core
 
 import (
 	"context"
-	"fmt"
-	"reflect"
 )
 
 // Publisher hands one event to one destination and reports one result. A nil error means that the
 // destination has accepted the event: the row is then marked DONE.
 //
 // An error can be marked with its class: see Permanent, Transient, Unavailable, UnavailableFor and
-// UnavailableForKey. Config.Classifier judges unmarked errors. Publish must respect the end of ctx,
-// which carries Config.PublishTimeout. A call that does not return keeps its worker, and the relay
-// goes on without it. Many goroutines call Publish at once, but never two at once for events of one
-// key. Publish must not modify d or keep d.Payload.
+// UnavailableForKey. relay.Config.Classifier judges unmarked errors. Publish must respect the end
+// of ctx, which carries relay.Config.PublishTimeout. A call that does not return keeps its worker,
+// and the relay goes on without it. Many goroutines call Publish at once, but never two at once for
+// events of one key. Publish must not modify d or keep d.Payload.
 type Publisher interface {
 	Publish(ctx context.Context, d Delivery) error
 }
@@ -40,8 +38,8 @@ type LatePublisher interface {
 
 // AsyncPublisher is a Publisher that takes many events at once and answers for each of them, such
 // as that of franzbridge. The relay hands events over one after another and waits for no answer. So
-// a few workers keep a fast client busy. At most Config.InFlight events are handed over and not
-// answered, and never two of one key.
+// a few workers keep a fast client busy. At most relay.Config.InFlight events are handed over and
+// not answered, and never two of one key.
 //
 // A Router passes the call on. Another publisher that wraps an AsyncPublisher has to do the same,
 // or else the relay calls its Publish.
@@ -50,14 +48,14 @@ type AsyncPublisher interface {
 	// PublishAsync takes over d and returns at once: a call that waits keeps its worker. The
 	// publisher calls done when it knows how the publish has ended: without an error when the
 	// destination has accepted the event, and soon after the end of ctx in any case. ctx carries
-	// Config.PublishTimeout, of which up to a 64th may be over, and is not cancelled earlier. The
-	// receipt may be empty (see ReceiptPublisher).
+	// relay.Config.PublishTimeout, of which up to a 64th may be over, and is not cancelled earlier.
+	// The receipt may be empty (see ReceiptPublisher).
 	//
 	// Any goroutine may call done, also before PublishAsync returns. The first call counts, and
 	// after one with an error the first without: the destination has accepted the event after all,
 	// and the event is marked DONE. A publish that is not answered within twice PublishTimeout is
 	// given up as stuck: its event counts as timed out, and is marked DONE if it is accepted after
-	// all. Up to Config.InFlight publishes that were given up are replaced by others. Neither
+	// all. Up to relay.Config.InFlight publishes that were given up are replaced by others. Neither
 	// PublishAsync nor what calls done may modify d.
 	PublishAsync(ctx context.Context, d Delivery, done func(receipt string, err error))
 }
@@ -97,21 +95,3 @@ type PublisherFunc func(ctx context.Context, d Delivery) error
 
 // Publish calls f.
 func (f PublisherFunc) Publish(ctx context.Context, d Delivery) error { return f(ctx, d) }
-
-// checkPublisher refuses publishers that would fail for every event.
-func checkPublisher(p Publisher) error {
-	if p == nil {
-		return nil
-	}
-	switch v := reflect.ValueOf(p); v.Kind() {
-	case reflect.Func, reflect.Pointer, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
-		if v.IsNil() {
-			return fmt.Errorf("it is a nil %T: leave it out, or give one that works", p)
-		}
-	default:
-	}
-	if r, ok := p.(*Router); ok {
-		return r.check()
-	}
-	return nil
-}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Recorder is embedded in a model to record events of it. An adapter writes the recorded events in
@@ -313,5 +315,5 @@ func CheckRecorder(r *Recorder) error {
 	}
 	return fmt.Errorf("%w: %q (%s) belongs to the value on which it was recorded: store that one, by its pointer, "+
 		"or call Adopt (it moved here) or Forget (this is another one) on the copy",
-		ErrRecorderCopied, clip(foreign.Type, 64), foreign.ID)
+		ErrRecorderCopied, errtext.Clip(foreign.Type, 64), foreign.ID)
 }

@@ -9,7 +9,8 @@ import (
 
 // Repository is the outbox table. Package sqloutbox implements it for PostgreSQL, MySQL, MariaDB
 // and SQLite. Package outboxtest has one in memory, and the suite that every implementation passes.
-// Many goroutines call its methods at once.
+// Many goroutines call its methods at once. A Repository may also be an InsertDeferrer, a Waker
+// and a Historian.
 //
 // # Contract
 //
@@ -35,23 +36,80 @@ import (
 //
 // A row that cannot be read, because another program wrote or changed it, is claimed like any other
 // row, and Claimed.Err says so.
+//
+// If a table is missing, the errors of all methods wrap ErrNoTables.
 type Repository interface {
+	Writer
+	Claimer
+	Operations
+	Registry
+
+	// Check returns an error wrapping ErrNoTables when the statements of the Repository cannot
+	// work, and one wrapping ErrTablesDiffer when the tables differ but the statements work. Any
+	// other error means that the database cannot be asked. Run calls it before the relay starts.
+	Check(ctx context.Context) error
+
+	// Warnings returns dangers of the database that stop no relay. Run logs them when the relay
+	// starts.
+	Warnings(ctx context.Context) ([]Warning, error)
+
+	// Classify says what an error of this database means, whether it comes from a method of the
+	// Repository or from a statement of somebody else. It asks nothing of the database.
+	Classify(err error) ErrorKind
+
+	// Cleanup deletes at most req.Limit DONE and DISCARDED rows that ended longer ago than req
+	// says. It returns how many it deleted, and whether there may be more that a call at once would
+	// delete. The rows that req.Archive gets are deleted when it returns nil. They stay when it
+	// fails: the error then wraps that of req.Archive, and the next call begins with these rows
+	// again. A *LockedError says that transactions are in its way: a later call does what is left.
+	Cleanup(ctx context.Context, req CleanupRequest) (deleted int, more bool, err error)
+
+	// CollectKeys looks at up to limit key rows after the key "after". It deletes those that were
+	// unused for longer than idle and have no open or dead row. It checks that again in a new
+	// statement once it holds their locks. A zero next means that the scan reached the end.
+	CollectKeys(ctx context.Context, idle time.Duration, after KeyID, limit int) (deleted int, next KeyID, err error)
+}
+
+// ErrorKind says what an error of a database means.
+type ErrorKind uint8
+
+// Kinds of errors, see Repository.Classify.
+const (
+	ErrorOther       ErrorKind = iota // the statement or its values are at fault, or nothing is known
+	ErrorConflict                     // only other transactions are at fault: a repetition may succeed
+	ErrorTimeLimit                    // a time limit ended the statement or its wait for a lock
+	ErrorUnavailable                  // the database cannot be used now
+	ErrorPoolClosed                   // the program has closed the pool
+)
+
+// Writer is the part of a Repository that Publish uses.
+type Writer interface {
+	// CheckTx returns an error wrapping ErrOtherDatabase if the transaction is one of another
+	// database, and nil where that cannot be told. Publish calls it before anything is written, so
+	// it should cost nothing for a transaction like those before.
+	CheckTx(ctx context.Context, tx Tx) error
+
 	// Insert writes rows in the transaction and returns, for each row, its place in its key. For
 	// ordered rows it locks the row of each key until the end of the transaction: once per key, in
 	// ascending order of KeyIDs. A row id that exists is refused with an error wrapping
 	// ErrDuplicateEvent, and none of the rows stays written. If the database leaves the transaction
 	// usable, the keys are as before. If it cannot do that, the error also wraps ErrTxAborted.
 	Insert(ctx context.Context, tx Tx, req InsertRequest) ([]Inserted, error)
+}
 
+// Claimer is the part of a Repository from which a relay takes events, and in which it records what
+// became of them.
+type Claimer interface {
 	// ClaimUnordered leases due, free rows without a key, oldest due first within a topic. It
 	// returns at most req.Limit rows and req.MaxBytes, but at least one row.
 	ClaimUnordered(ctx context.Context, req ClaimRequest) ([]Claimed, error)
 
 	// ClaimHeads scans at most req.Keys keys after the key "after". It leases the head of each key
 	// if it is due and free, together with up to req.Run-1 rows that follow it directly and are due
-	// and free too. A head is the first row of its key that is open or, unless req.SkipDead, dead.
-	// The rows of one key come in ascending KeySeq. next is the key to go on after. A zero next
-	// means that the scan reached the end.
+	// and free too. A head is the first row of its key that is open or dead. With req.SkipDead, dead
+	// heads leave their keys for good, as with Failure.SkipDead: this call or a later one claims what
+	// is behind them. The rows of one key come in ascending KeySeq. next is the key to go on after. A
+	// zero next means that the scan reached the end.
 	ClaimHeads(ctx context.Context, req ClaimRequest, after KeyID) (rows []Claimed, next KeyID, err error)
 
 	// ClaimKey does for one key what ClaimHeads does for all.
@@ -63,7 +121,8 @@ type Repository interface {
 	MarkDone(ctx context.Context, done []Done, deleteRows bool) (changed int, err error)
 
 	// MarkFailed records failed publishes, each fenced by its claim. It reports for each whether it
-	// changed a row.
+	// changed a row. Of an event the last ten failures that count (not those of FailUnavailable) are
+	// kept until the row is deleted: a done mark, a redrive and a discard leave them alone.
 	MarkFailed(ctx context.Context, node string, failures []Failure) (changed []bool, err error)
 
 	// BeginSuspect records, fenced as a guess, that a publish of a suspicious row begins, and that
@@ -81,41 +140,96 @@ type Repository interface {
 	Release(ctx context.Context, node string, claims []ClaimRef) (changed int, err error)
 
 	// NextDue returns how long it takes until a row that is not claimable now becomes claimable by
-	// time alone. It looks at unordered rows and at the heads of keys. ok is false if there is no
-	// such row. The query is bounded: the answer may be too early, and it is too late only because
-	// of rows that were not looked at. 0 means that a row is claimable now.
+	// time alone. It looks at unordered rows and at the heads of req.Keys keys. ok is false if there
+	// is no such row. The query is bounded: the answer may be too early, and it is too late only
+	// because of rows that were not looked at. 0 means that a row is claimable now, or that a claim
+	// with req.SkipDead finds a dead head.
 	NextDue(ctx context.Context, req ClaimRequest) (d time.Duration, ok bool, err error)
+}
 
-	// Backlog counts open and dead rows, each count up to limit.
+// Operations is the part of a Repository with which operators see and change the events and what
+// the relays do. Relays read the pauses and the rates before they publish and then every 2 s, and
+// again after a failure of the database. No method gets a request with DryRun.
+type Operations interface {
+	// Backlog counts open and dead rows. It looks at no more than limit rows of each kind, see
+	// Backlog.More.
 	Backlog(ctx context.Context, limit int) (Backlog, error)
+
+	// TypeBacklog counts the events that are not finished by their type. Like Backlog it looks at no
+	// more than limit rows of each kind. It returns up to 1000 types, those with the most events
+	// first.
+	TypeBacklog(ctx context.Context, limit int) ([]TypeBacklog, error)
 
 	// ListDead returns dead rows in ascending row id. A part of a row that cannot be read is left
 	// out of its Event.
 	ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 
 	// Redrive opens dead rows again with fresh attempts, and writes an audit row for each changed
-	// row. With req.SkipDead, and for a row that has left its key, it appends a new row at the end
-	// of the key instead, and discards the old one. It returns how many rows changed.
+	// row. It leaves rows alone that are not as req.Seen says. With req.SkipDead, and for a row that
+	// has left its key, it appends a new row at the end of the key instead, and discards the old
+	// one. It returns how many rows changed.
 	Redrive(ctx context.Context, req AdminRequest) (changed int, err error)
 
 	// Discard ends dead rows, and open rows without a live lease. With req.Force it also ends
-	// leased rows. It writes an audit row for each changed row, and returns how many rows changed.
+	// leased rows. It leaves rows alone that are not as req.Seen says. It writes an audit row for
+	// each changed row, and returns how many rows changed.
 	Discard(ctx context.Context, req AdminRequest) (changed int, err error)
 
-	// Cleanup deletes at most limit DONE and DISCARDED rows that ended longer than keep ago. It
-	// returns how many it deleted. If that is at least half of limit, there may be more. A
-	// *LockedError says that transactions are in its way: a later call does what is left.
-	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
+	// ResetKeys moves every key row to one reading of the clock, and writes an audit row with the
+	// action AuditResetKeys in the same transaction. From then on the table alone orders the next
+	// event of each key, and the memory of a process does not. Use it after a failover or a restore
+	// that lost commits, before writers resume.
+	ResetKeys(ctx context.Context, actor, reason string) (changed int, err error)
 
-	// CollectKeys looks at up to limit key rows after the key "after". It deletes those that were
-	// unused for longer than idle and have no open or dead row. It checks that again in a new
-	// statement once it holds their locks. A zero next means that the scan reached the end.
-	CollectKeys(ctx context.Context, idle time.Duration, after KeyID, limit int) (deleted int, next KeyID, err error)
+	// ListAudit returns the audit rows that q selects, the newest first. q.Limit is between 1 and
+	// 1000.
+	ListAudit(ctx context.Context, q AuditQuery) ([]AuditRecord, error)
 
-	// ResetKeys moves every key row to one reading of the clock. From then on the table alone
-	// orders the next event of each key, and the memory of a process does not. Use it after a
-	// failover or a restore that lost commits, before writers resume.
-	ResetKeys(ctx context.Context) (changed int, err error)
+	// CountAudit counts the audit rows whose No is above after, and at most upTo, by their action.
+	CountAudit(ctx context.Context, after, upTo int64) (map[string]int64, error)
+
+	// Pause stores a pause in place of an earlier one of the same topic or tenant, and writes an
+	// audit row with the action AuditPause in the same transaction. A pause whose Until is over by
+	// the database's clock is refused with ErrInvalidRequest.
+	Pause(ctx context.Context, req PauseRequest) error
+
+	// Resume removes a pause that holds, and writes an audit row with the action AuditResume in the
+	// same transaction. Without such a pause it changes nothing and returns false.
+	Resume(ctx context.Context, req ResumeRequest) (resumed bool, err error)
+
+	// Pauses returns up to 1000 pauses that hold by the database's clock: that of everything first,
+	// then those of topics and then those of tenants, each in ascending order.
+	Pauses(ctx context.Context) ([]Pause, error)
+
+	// SetRate stores a rate in place of an earlier one of the same topic, or removes it if
+	// PerSecond and InFlight are 0. It writes an audit row with the action AuditRate in the same
+	// transaction.
+	SetRate(ctx context.Context, req RateRequest) error
+
+	// Rates returns up to 1000 rates, in ascending order of their topics.
+	Rates(ctx context.Context) ([]Rate, error)
+}
+
+// Registry is the part of a Repository that records which relays are alive. Run writes a heartbeat
+// when it starts and then every 10 s, and removes it at its end. An error of these methods never
+// ends a relay.
+type Registry interface {
+	// Beat records that a relay is alive now, by the database's clock.
+	Beat(ctx context.Context, b Heartbeat) error
+
+	// RemoveRelay removes what Beat recorded.
+	RemoveRelay(ctx context.Context, node string) error
+
+	// Relays returns up to 1000 relays, the one that was seen last first. It includes those that
+	// are not alive.
+	Relays(ctx context.Context) ([]RelayStatus, error)
+
+	// ForgetRelays removes the relays that were not seen for that time, and returns how many.
+	ForgetRelays(ctx context.Context, unseen time.Duration) (int, error)
+
+	// PendingTopics returns the topics that have open rows, in ascending order. Of the keys
+	// it looks at up to sample topics, and in each of them at the first 100 open and dead rows.
+	PendingTopics(ctx context.Context, sample int) ([]string, error)
 }
 
 // InsertRequest says which rows Publish writes.
@@ -251,19 +365,32 @@ type Failure struct {
 	// Group is the same for events that failed alike: a hash of code, topic, type and message, at
 	// most 16 characters of ASCII. Empty: none is stored.
 	Group string
+	// Path is how the event was taken. It is kept with a failure that counts, see MarkFailed.
+	Path Path
 }
 
-// Backlog counts the rows of the table. Counts stop at the limit that was asked for.
+// Backlog counts the rows of the table. At most Limit rows are looked at of each kind: open ones
+// without a key, open and dead ones of keys, of which the dead are passed over, and dead ones.
 type Backlog struct {
 	Pending     int64         // NEW and RETRY
 	Dead        int64         // DEAD
 	BlockedKeys int64         // keys of the dead rows that were counted
 	OldestAge   time.Duration // age of the oldest pending row, by the database's clock
-	Limit       int64         // a count that equals it may be larger in reality
+	Limit       int64
+	// More says that rows were left out: the counts and the age are then at least as large.
+	More bool
 	// ByLog: a reader of the log publishes the events of this process, see Config.RelayedByLog. The
 	// table does not know which of them are published, and the other fields do not count them.
 	// Outbox.Backlog sets it.
 	ByLog bool
+}
+
+// TypeBacklog is how many events of a type are not finished.
+type TypeBacklog struct {
+	Type  string
+	New   int64 // not refused so far, also while they are published
+	Retry int64 // refused, and tried again
+	Dead  int64
 }
 
 // DeadQuery selects dead rows.
@@ -285,20 +412,20 @@ type DeadEvent struct {
 	CreatedAt  time.Time
 }
 
+// Sight is how somebody saw a row, see ops.Event.Sight: a number that is another one if the row has
+// died, or was redriven since.
+type Sight uint32
+
 // AdminRequest names rows that a person redrives or discards.
 type AdminRequest struct {
-	IDs    []RowID
+	IDs []RowID
+	// Seen is how the person saw these rows: those that have changed since are left alone. Rows
+	// without an entry are not compared. See ops.Event.Sight.
+	Seen   map[RowID]Sight
 	Actor  string // the person; required, saved in the audit row
 	Reason string // the reason; required, saved in the audit row
 	Force  bool   // Discard: also a row with a live lease, which may still be published once
 
 	// SkipDead is for the Repository. The Outbox sets it from Config.DeadPolicy, whatever it was.
 	SkipDead bool
-}
-
-// TxChecker is implemented by a Repository that can tell transactions of another database. It
-// returns an error wrapping ErrOtherDatabase for those, and nil where it cannot tell. Publish asks
-// it before anything is written, so it should cost nothing for a transaction like those before.
-type TxChecker interface {
-	CheckTx(ctx context.Context, tx Tx) error
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Router is a Publisher that sends each event to the publisher of its topic. Brokers and in-process
@@ -72,7 +75,7 @@ func (r *Router) Publish(ctx context.Context, d Delivery) error {
 
 // PublishWithReceipt implements ReceiptPublisher.
 func (r *Router) PublishWithReceipt(ctx context.Context, d Delivery) (string, error) {
-	p := r.publisher(d.Topic)
+	p := r.For(d.Topic)
 	if p == nil { // never DEAD for this reason: another process may know the topic
 		return "", Unavailable(fmt.Errorf("%w for topic %q", ErrNoRoute, d.Topic))
 	}
@@ -84,28 +87,27 @@ func (r *Router) PublishWithReceipt(ctx context.Context, d Delivery) (string, er
 
 // CheckSize implements SizeChecker: it asks the publisher of the event's topic.
 func (r *Router) CheckSize(e Event) error {
-	if sc, ok := r.publisher(e.Topic).(SizeChecker); ok {
+	if sc, ok := r.For(e.Topic).(SizeChecker); ok {
 		return sc.CheckSize(e)
 	}
 	return nil
 }
 
-// publisherOf returns the publisher of a topic behind all routers. Nil: a router has no route for it.
-func publisherOf(p Publisher, topic string) Publisher {
-	for {
-		router, ok := p.(*Router)
-		if !ok {
-			return p
-		}
-		p = router.publisher(topic)
-	}
-}
-
-func (r *Router) publisher(topic string) Publisher {
+// For returns the publisher of a topic. Nil: there is none.
+func (r *Router) For(topic string) Publisher {
 	if p := r.topics[topic]; p != nil {
 		return p
 	}
 	return r.fallback
+}
+
+// Publishers returns the publishers that were given to the router, in no order.
+func (r *Router) Publishers() []Publisher {
+	all := slices.Collect(maps.Values(r.topics))
+	if r.fallback != nil {
+		all = append(all, r.fallback)
+	}
+	return all
 }
 
 // check reports routes that lead nowhere.
@@ -113,13 +115,31 @@ func (r *Router) check() error {
 	var problems []error
 	for _, topic := range slices.Sorted(maps.Keys(r.topics)) {
 		if p := r.topics[topic]; p == nil {
-			problems = append(problems, fmt.Errorf("Router.Handle(%q) was given nil", clip(topic, 64)))
+			problems = append(problems, fmt.Errorf("Router.Handle(%q) was given nil", errtext.Clip(topic, 64)))
 		} else if err := checkPublisher(p); err != nil {
-			problems = append(problems, fmt.Errorf("Router.Handle(%q): %w", clip(topic, 64), err))
+			problems = append(problems, fmt.Errorf("Router.Handle(%q): %w", errtext.Clip(topic, 64), err))
 		}
 	}
 	if err := checkPublisher(r.fallback); err != nil {
 		problems = append(problems, fmt.Errorf("Router.HandleOther: %w", err))
 	}
 	return errors.Join(problems...)
+}
+
+// checkPublisher refuses publishers that would fail for every event.
+func checkPublisher(p Publisher) error {
+	if p == nil {
+		return nil
+	}
+	switch v := reflect.ValueOf(p); v.Kind() {
+	case reflect.Func, reflect.Pointer, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
+		if v.IsNil() {
+			return fmt.Errorf("it is a nil %T: leave it out, or give one that works", p)
+		}
+	default:
+	}
+	if r, ok := p.(*Router); ok {
+		return r.check()
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 )
 
@@ -23,7 +24,7 @@ var printed = core.PublisherFunc(func(_ context.Context, d core.Delivery) error 
 
 // inMemory is entoutbox.Config{Publisher: p, AutoCreate: true}, with tables in memory.
 func inMemory(p core.Publisher) entoutbox.Config {
-	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p})
+	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p, Relay: relay.Config{}})
 	must(err)
 	return entoutbox.Config{Outbox: ob}
 }

@@ -12,6 +12,7 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 )
@@ -65,7 +66,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		"prefix":      {downDriver(dialect.SQLite), entoutbox.Config{Prefix: "a b"}, []string{"Prefix"}},
 		"core.Config": {
 			downDriver(dialect.MySQL),
-			entoutbox.Config{Workers: -1},
+			entoutbox.Config{Relay: relay.Config{Workers: -1}},
 			[]string{"Workers"},
 		},
 		"other tables": {

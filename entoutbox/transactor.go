@@ -75,7 +75,7 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 // ending commits a transaction after fn. It rolls back after an error of fn, and if fn panics or
 // calls runtime.Goexit.
 func ending(tx Tx, fn func() error) (err error) {
-	err = adapter.ErrPanicked
+	err = errors.New("outbox: the function of the transaction did not return") // unless it does
 	defer func() {
 		if err == nil {
 			err = tx.Commit()

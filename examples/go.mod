@@ -14,6 +14,7 @@ require (
 	github.com/ormoutbox/ormoutbox/contractoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/entoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/gormoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/outboxui v0.0.0-00010101000000-000000000000
 	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/promoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/watermillbridge v0.0.0
@@ -137,6 +138,8 @@ replace github.com/ormoutbox/ormoutbox/bunoutbox => ../bunoutbox
 replace github.com/ormoutbox/ormoutbox/inbox => ../inbox
 
 replace github.com/ormoutbox/ormoutbox/inbox/redisonce => ../inbox/redisonce
+
+replace github.com/ormoutbox/ormoutbox/outboxui => ../outboxui
 
 replace github.com/ormoutbox/ormoutbox/pgxoutbox => ../pgxoutbox
 

@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
-
-type processor interface {
-	Get(name string) func(*gorm.DB)
-	Replace(name string, fn func(*gorm.DB)) error
-}
 
 // registerCallbacks adds the plugin's callbacks to the statements of db. It places them only beside
 // callbacks that exist. GORM would move a callback before a missing one to the very end, and
@@ -25,52 +22,39 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	cb := db.Callback()
 	name := func(what string) string { return o.Name() + ":" + what }
 	const begin, commit = "gorm:begin_transaction", "gorm:commit_or_rollback_transaction"
-	has := func(p processor, callback string) bool { return p.Get(callback) != nil }
-
 	var errs []error
 	add := func(err error) { errs = append(errs, err) }
-	if has(cb.Create(), begin) { // the pool may be one that dbresolver has just chosen
-		add(cb.Create().Before(begin).Register(name("pool"), o.wrapStatement))
-		add(cb.Update().Before(begin).Register(name("pool"), o.wrapStatement))
-		add(cb.Delete().Before(begin).Register(name("pool"), o.wrapStatement))
-	}
-	add(cb.Create().Before("gorm:before_create").Register(name("enter"), o.enter(core.OpCreate)))
-	add(cb.Update().Before("gorm:before_update").Register(name("enter"), o.enter(core.OpUpdate)))
-	add(cb.Delete().Before("gorm:before_delete").Register(name("enter"), o.enter(core.OpDelete)))
-
-	add(cb.Create().Replace("gorm:create", o.through(core.OpCreate, cb.Create().Get("gorm:create"))))
-	add(cb.Update().Replace("gorm:update", o.through(core.OpUpdate, cb.Update().Get("gorm:update"))))
-	add(cb.Delete().Replace("gorm:delete", o.through(core.OpDelete, cb.Delete().Get("gorm:delete"))))
-
-	for p, op := range map[processor]string{cb.Create(): "create", cb.Update(): "update", cb.Delete(): "delete"} {
-		for _, hooks := range []string{"gorm:before_" + op, "gorm:after_" + op} {
-			if has(p, hooks) {
-				add(p.Replace(hooks, guarded(p.Get(hooks))))
+	ops, verbs := []core.Op{core.OpCreate, core.OpUpdate, core.OpDelete}, []string{"create", "update", "delete"}
+	for i, p := range list(cb.Create(), cb.Update(), cb.Delete()) {
+		op, verb := ops[i], verbs[i]
+		if p.Get(begin) != nil { // the pool may be one that dbresolver has just chosen
+			add(p.Before(begin).Register(name("pool"), o.wrapStatement))
+		}
+		add(p.Before("gorm:before_"+verb).Register(name("enter"), o.enter(op)))
+		add(p.Replace("gorm:"+verb, o.through(op, p.Get("gorm:"+verb))))
+		for _, hooks := range []string{"gorm:before_" + verb, "gorm:after_" + verb} {
+			if fn := p.Get(hooks); fn != nil {
+				add(p.Replace(hooks, guarded(fn)))
 			}
 		}
+		after := p.After("gorm:after_" + verb)
+		if p.Get(commit) != nil {
+			after = after.Before(commit)
+		}
+		add(after.Register(name("recorded"), o.tellRecorded))
+		add(p.After("*").Register(name("leave"), o.leave))
 	}
-
-	create := cb.Create().After("gorm:after_create")
-	update := cb.Update().After("gorm:after_update")
-	remove := cb.Delete().After("gorm:after_delete")
-	if has(cb.Create(), commit) {
-		create, update, remove = create.Before(commit), update.Before(commit), remove.Before(commit)
+	for _, p := range list(cb.Query(), cb.Row(), cb.Raw()) {
+		add(p.After("*").Register(name("observe"), o.observe))
 	}
-	add(create.Register(name("recorded"), o.tellRecorded))
-	add(update.Register(name("recorded"), o.tellRecorded))
-	add(remove.Register(name("recorded"), o.tellRecorded))
-	add(cb.Create().After("*").Register(name("leave"), o.leave))
-	add(cb.Update().After("*").Register(name("leave"), o.leave))
-	add(cb.Delete().After("*").Register(name("leave"), o.leave))
-
-	add(cb.Query().After("*").Register(name("observe"), o.observe))
-	add(cb.Row().After("*").Register(name("observe"), o.observe))
-	add(cb.Raw().After("*").Register(name("observe"), o.observe))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("outbox: register callbacks: %w", err)
 	}
 	return nil
 }
+
+// list makes a slice of values whose type GORM does not export.
+func list[T any](values ...T) []T { return values }
 
 // wrapStatement makes the transaction tracked that GORM is about to begin for a statement.
 func (o *Outbox) wrapStatement(db *gorm.DB) {
@@ -309,10 +293,56 @@ func hooksMayRecord(stmt *gorm.Statement) bool {
 func anyRecorded(stmt *gorm.Statement) bool {
 	found := false
 	eachElement(stmt.ReflectValue, func(model reflect.Value) {
-		if r, ok := adapter.RecorderOf(model); ok && len(r.Recorded()) > 0 {
-			found = true
-		}
+		_, pending, _ := adapter.Pending(model)
+		found = found || pending
 	})
 	_, pending := destModel(stmt)
 	return found || pending
+}
+
+// eachElement calls fn with a pointer to each struct that a statement stores. v is a struct or a
+// slice of them.
+func eachElement(v reflect.Value, fn func(model reflect.Value)) {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			eachElement(v.Index(i), fn)
+		}
+	case reflect.Struct:
+		if v.CanAddr() {
+			fn(v.Addr())
+			return
+		}
+		p := reflect.New(v.Type())
+		p.Elem().Set(v)
+		fn(p)
+	default:
+	}
+}
+
+// isSlice reports whether a statement stores several models.
+func isSlice(v reflect.Value) bool {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	return v.Kind() == reflect.Slice || v.Kind() == reflect.Array
+}
+
+// hasRecorder reports whether models of schema s embed a Recorder. It returns an error if their
+// Recorder is in a field where its events would be lost.
+func (o *Outbox) hasRecorder(s *schema.Schema) (bool, error) {
+	return o.own.HasRecorder(s.ModelType, func(f reflect.StructField) bool {
+		if f.Anonymous {
+			return false
+		}
+		_, relation := s.Relationships.Relations[f.Name]
+		return relation ||
+			f.Type.Kind() == reflect.Pointer && !strings.Contains(strings.ToLower(f.Tag.Get("gorm")), "embedded")
+	})
 }

@@ -475,6 +475,6 @@ func destModel(stmt *gorm.Statement) (reflect.Value, bool) {
 	default:
 		return reflect.Value{}, false
 	}
-	r, ok := adapter.RecorderOf(d)
-	return d, ok && len(r.Recorded()) > 0
+	_, pending, _ := adapter.Pending(d)
+	return d, pending
 }

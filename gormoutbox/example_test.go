@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
@@ -50,7 +51,7 @@ var printed = core.PublisherFunc(func(_ context.Context, d core.Delivery) error 
 
 // inMemory is gormoutbox.Config{Publisher: p, AutoCreate: true}, with tables in memory.
 func inMemory(p core.Publisher) gormoutbox.Config {
-	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p})
+	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository(), Publisher: p, Relay: relay.Config{}})
 	must(err)
 	return gormoutbox.Config{Outbox: ob}
 }

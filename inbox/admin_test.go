@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 func TestCleanup(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.Retention, c.BrokerRetention = 48*time.Hour, 24*time.Hour })
+	w := newWorld(t, func(c *coreinbox.Config) { c.Retention, c.BrokerRetention = 48*time.Hour, 24*time.Hour })
 	h, _ := w.times(1, errHandler)
 	_ = w.deliver(h, event(t.Context(), "failed"))
 	for _, id := range []string{"a", "b"} {
@@ -32,7 +32,7 @@ func TestCleanup(t *testing.T) {
 func TestRunCleansUpUntilItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cleaned atomic.Int64
-		w := newWorld(t, func(c *inbox.Config) {
+		w := newWorld(t, func(c *coreinbox.Config) {
 			c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour
 			c.Observer.Cleaned = func(deleted int, err error) {
 				cleaned.Add(int64(deleted))
@@ -45,7 +45,7 @@ func TestRunCleansUpUntilItsContextEnds(t *testing.T) {
 		go func() { ended <- w.in.Run(ctx) }()
 		time.Sleep(time.Hour)
 		equal(t, w.store.Processed(), 1, "left after an hour")
-		time.Sleep(time.Hour + inbox.DefaultCleanupInterval)
+		time.Sleep(time.Hour + 10*time.Minute)
 		synctest.Wait()
 		equal(t, w.store.Processed(), 0, "left after the retention")
 		if n := cleaned.Load(); n != 1 {
@@ -77,7 +77,7 @@ func TestIDsAreNotKeptForEver(t *testing.T) {
 }
 
 func TestCleanupNeedsARetention(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.Retention = -1 })
+	w := newWorld(t, func(c *coreinbox.Config) { c.Retention = -1 })
 	if _, err := w.in.Cleanup(t.Context()); err == nil {
 		t.Error("Cleanup")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -24,35 +25,32 @@ type leased struct {
 	poison []string
 }
 
-func newLeased(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *leased {
+func newLeased(t *testing.T, set ...func(*coreinbox.AtLeastOnceConfig)) *leased {
 	t.Helper()
 	l := &leased{t: t, store: outboxtest.NewOnceStore(), heard: map[string]int{}}
 	runner, err := once.New(once.Config{Store: l.store, TTL: time.Hour})
 	must(t, err)
-	hear := func(name string) func(inbox.Info) { return func(inbox.Info) { l.heard[name]++ } }
-	a := newAtLeastOnce(t, append([]func(*inbox.AtLeastOnceConfig){func(c *inbox.AtLeastOnceConfig) {
+	hear := func(name string) func(coreinbox.Info) { return func(coreinbox.Info) { l.heard[name]++ } }
+	a := newAtLeastOnce(t, append([]func(*coreinbox.AtLeastOnceConfig){func(c *coreinbox.AtLeastOnceConfig) {
 		c.Runner, c.RetryPause = runner, 0
-		c.Observer = &inbox.Observer{
+		c.Observer = &coreinbox.Observer{
 			Failed: hear("failed"), Dead: hear("dead"), InProgress: hear("in progress"),
 			Processed: hear("processed"),
 		}
 	}}, set...)...)
-	if _, err := inbox.Chain(inbox.ChainConfig{Inbox: a}); err == nil {
-		t.Error("a chain that delivers dead messages for ever was accepted")
-	}
+	refuses(t, func() { inbox.Wrap(a.AtLeastOnce) }, "nobody takes dead messages")
+	refuses(t, func() { inbox.Wrap(a.AtLeastOnce, inbox.AckDead()) }, "AckDead is for an Inbox")
 	poison := func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
 			out, err := h(msg)
-			if inbox.Final(err) {
+			if coreinbox.Final(err) {
 				l.poison = append(l.poison, msg.Metadata.Get(core.HeaderEventID))
 				return nil, nil
 			}
 			return out, err
 		}
 	}
-	if l.h, err = inbox.Chain(inbox.ChainConfig{Poison: poison, Inbox: a}); err != nil {
-		t.Fatal(err)
-	}
+	l.h = func(h message.HandlerFunc) message.HandlerFunc { return poison(a.Middleware(h)) }
 	return l
 }
 
@@ -75,7 +73,7 @@ func (l *leased) redeliver(h message.HandlerFunc, id string) (deliveries int) {
 // attempt. When the lease has ended, the handler runs.
 func TestAtLeastOnceAfterACrashedHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 2, -1 })
+		l := newLeased(t, func(c *coreinbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 2, -1 })
 		key := once.Key{Scope: once.Scope("inbox", "search", "index"), ID: "e"}
 		must(t, errOf(l.store.Acquire(t.Context(), once.Request{
 			Key: key, Owner: "dead", Lease: 30 * time.Second,
@@ -100,8 +98,8 @@ func TestAtLeastOnceGivesUp(t *testing.T) {
 		for range 2 {
 			start, runs := time.Now(), 0
 			l.redeliver(func(*message.Message) ([]*message.Message, error) { runs++; return nil, errHandler }, "e")
-			if took := time.Since(start); took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+
-				inbox.DefaultMaxRetryPause || runs < inbox.DefaultMaxAttempts || runs > 75 {
+			if took := time.Since(start); took < minAge || took > minAge+maxRetryPause ||
+				runs < maxAttempts || runs > 75 {
 				t.Errorf("%d runs in %s", runs, took)
 			}
 		}
@@ -123,7 +121,7 @@ func TestAtLeastOnceGivesUp(t *testing.T) {
 // An outage spends no attempt, however long it takes.
 func TestAtLeastOnceOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 2, -1 })
+		l := newLeased(t, func(c *coreinbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 2, -1 })
 		end := time.Now().Add(10 * time.Minute)
 		calls := 0
 		deliveries := l.redeliver(func(*message.Message) ([]*message.Message, error) {
@@ -159,7 +157,7 @@ func TestAtLeastOnceOutage(t *testing.T) {
 // given up before the handler runs once more.
 func TestAtLeastOncePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 3, -1 })
+		l := newLeased(t, func(c *coreinbox.AtLeastOnceConfig) { c.MaxAttempts, c.MinAge = 3, -1 })
 		start, runs := time.Now(), 0
 		deliveries := l.redeliver(func(*message.Message) ([]*message.Message, error) { runs++; panic("boom") }, "e")
 		if runs != 3 || deliveries != 4 || l.heard["failed"] != 3 || len(l.poison) != 1 {

@@ -10,34 +10,45 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-func newAtLeastOnce(t *testing.T, set ...func(*inbox.AtLeastOnceConfig)) *inbox.AtLeastOnce {
+// leasing is an AtLeastOnce for a Router.
+type leasing struct {
+	*coreinbox.AtLeastOnce
+	opts []inbox.Option
+}
+
+func (l *leasing) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return inbox.Wrap(l.AtLeastOnce, l.opts...)(h)
+}
+
+func newAtLeastOnce(t *testing.T, set ...func(*coreinbox.AtLeastOnceConfig)) *leasing {
 	t.Helper()
 	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore(), Lease: time.Minute, TTL: time.Hour, Wait: -1})
 	must(t, err)
-	cfg := inbox.AtLeastOnceConfig{
+	cfg := coreinbox.AtLeastOnceConfig{
 		Consumer: "search", Runner: runner,
-		Handler: func(*message.Message) string { return "index" }, RetryPause: -1,
+		Handler: "index", RetryPause: -1,
 	}
 	for _, fn := range set {
 		fn(&cfg)
 	}
-	a, err := inbox.NewAtLeastOnce(cfg)
+	a, err := coreinbox.NewAtLeastOnce(cfg)
 	must(t, err)
-	return a
+	return &leasing{a, []inbox.Option{inbox.ReturnDead()}}
 }
 
 func TestAtLeastOnce(t *testing.T) {
 	calls := 0
 	heard := ""
-	a := newAtLeastOnce(t, func(c *inbox.AtLeastOnceConfig) {
-		c.Observer = &inbox.Observer{
-			Processed: func(inbox.Info) { heard += "p" }, Duplicate: func(inbox.Info) { heard += "d" },
-			Failed: func(inbox.Info) { heard += "f" }, InProgress: func(inbox.Info) { heard += "i" },
+	a := newAtLeastOnce(t, func(c *coreinbox.AtLeastOnceConfig) {
+		c.Observer = &coreinbox.Observer{
+			Processed: func(coreinbox.Info) { heard += "p" }, Duplicate: func(coreinbox.Info) { heard += "d" },
+			Failed: func(coreinbox.Info) { heard += "f" }, InProgress: func(coreinbox.Info) { heard += "i" },
 		}
 	})
 	var h message.HandlerFunc
@@ -45,7 +56,7 @@ func TestAtLeastOnce(t *testing.T) {
 		if calls++; calls == 1 {
 			return nil, errHandler
 		}
-		if _, err := h(event(t.Context(), "e")); !errors.Is(err, inbox.ErrInProgress) ||
+		if _, err := h(event(t.Context(), "e")); !errors.Is(err, coreinbox.ErrInProgress) ||
 			!errors.Is(err, once.ErrInProgress) {
 			t.Errorf("a copy at the same time: %v", err)
 		}
@@ -59,14 +70,15 @@ func TestAtLeastOnce(t *testing.T) {
 	if calls != 2 || heard != "fipd" {
 		t.Errorf("%d calls, heard %q", calls, heard)
 	}
-	wantErr(t, errOf(h(message.NewMessage("", nil))), inbox.ErrInvalidMessage, "without an id")
+	wantErr(t, errOf(h(message.NewMessage("", nil))), coreinbox.ErrInvalidMessage, "without an id")
 }
 
 // Produced messages are published before the mark. After the mark the handler would not run again,
 // and they could be lost.
 func TestAtLeastOncePublishesBeforeItMarks(t *testing.T) {
 	out := &publisher{err: errHandler}
-	a := newAtLeastOnce(t, func(c *inbox.AtLeastOnceConfig) { c.Publisher, c.Handler = out, nil })
+	a := newAtLeastOnce(t)
+	a.opts = append(a.opts, inbox.Publisher(out))
 	var router atomic.Int64
 	calls := 0
 	ps := routed(t, func(r *message.Router, ps *gochannel.GoChannel) {
@@ -95,10 +107,11 @@ func TestAtLeastOncePublishesBeforeItMarks(t *testing.T) {
 }
 
 func TestAtLeastOnceConfig(t *testing.T) {
-	_, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{Publisher: (*publisher)(nil)})
-	for _, part := range []string{"Consumer", "Runner", "Publisher"} {
+	_, err := coreinbox.NewAtLeastOnce(coreinbox.AtLeastOnceConfig{})
+	for _, part := range []string{"Consumer", "Runner"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not name %s", err, part)
 		}
 	}
+	refuses(t, func() { inbox.Wrap(newAtLeastOnce(t).AtLeastOnce, inbox.Publisher((*publisher)(nil))) }, "Publisher")
 }

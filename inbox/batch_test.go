@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // batches runs batches and notes which ids each call of the function got.
@@ -76,7 +76,7 @@ func TestBatchProcessesFreshMessagesInOneTransaction(t *testing.T) {
 func TestBatchFallsBackToSingles(t *testing.T) {
 	b := &batches{w: newWorld(t), bad: "bad"}
 	errs := b.run("a", "bad", "b")
-	if errs[0] != nil || !errors.Is(errs[1], inbox.ErrDead) || errs[2] != nil {
+	if errs[0] != nil || !errors.Is(errs[1], coreinbox.ErrDead) || errs[2] != nil {
 		t.Fatalf("%v", errs)
 	}
 	if got, want := fmt.Sprint(b.calls), "[[a bad b] [a] [bad] [b]]"; got != want {
@@ -86,7 +86,7 @@ func TestBatchFallsBackToSingles(t *testing.T) {
 		b.w.effect(id, n)
 	}
 	b.calls = nil
-	if errs := b.run("bad", "c"); !errors.Is(errs[0], inbox.ErrDead) || errs[1] != nil ||
+	if errs := b.run("bad", "c"); !errors.Is(errs[0], coreinbox.ErrDead) || errs[1] != nil ||
 		fmt.Sprint(b.calls) != "[[c]]" {
 		t.Errorf("with a dead message: %v, called with %v", errs, b.calls)
 	}
@@ -95,7 +95,7 @@ func TestBatchFallsBackToSingles(t *testing.T) {
 // One message makes the function panic. The other messages are processed, and its event is dead
 // after MaxAttempts.
 func TestBatchPanicsAreCounted(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 2 })
+	w := newWorld(t, func(c *coreinbox.Config) { c.MaxAttempts = 2 })
 	fn := func(ctx context.Context, fresh []*message.Message) error {
 		for _, msg := range fresh {
 			id := msg.Metadata.Get(core.HeaderEventID)
@@ -113,8 +113,8 @@ func TestBatchPanicsAreCounted(t *testing.T) {
 			event(t.Context(), "a"), event(t.Context(), "bad"),
 			event(t.Context(), "b"),
 		}, fn)
-		if errs[0] != nil || errs[2] != nil || errs[1] == nil || errors.Is(errs[1], inbox.ErrDead) != (n >= 1) ||
-			n < 2 && (!errors.Is(errs[1], inbox.ErrPanicked) || !strings.Contains(errs[1].Error(), "boom")) {
+		if errs[0] != nil || errs[2] != nil || errs[1] == nil || errors.Is(errs[1], coreinbox.ErrDead) != (n >= 1) ||
+			n < 2 && (!errors.Is(errs[1], coreinbox.ErrPanicked) || !strings.Contains(errs[1].Error(), "boom")) {
 			t.Errorf("batch %d: %v", n, errs)
 		}
 	}
@@ -126,7 +126,7 @@ func TestBatchPanicsAreCounted(t *testing.T) {
 }
 
 func TestBatchAnswersEachMessage(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.OnlyNewer = []string{"handler"} })
+	w := newWorld(t, func(c *coreinbox.Config) { c.OnlyNewer = []string{"handler"} })
 	b := &batches{w: w}
 	msgs := []*message.Message{
 		event(t.Context(), "new", "key_seq", "2", "partition_key", "k"),
@@ -134,7 +134,7 @@ func TestBatchAnswersEachMessage(t *testing.T) {
 		event(t.Context(), "old", "key_seq", "1", "partition_key", "k"),
 	}
 	errs := w.in.ProcessBatch(t.Context(), msgs, b.fn)
-	if errs[0] != nil || !errors.Is(errs[1], inbox.ErrInvalidMessage) || errs[2] != nil {
+	if errs[0] != nil || !errors.Is(errs[1], coreinbox.ErrInvalidMessage) || errs[2] != nil {
 		t.Errorf("%v", errs)
 	}
 	w.effect("new", 1)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // cache is a Cache that can fail.
@@ -42,9 +42,9 @@ func (c *cache) Forget(_ context.Context, keys ...string) error {
 func TestCache(t *testing.T) {
 	c := &cache{keys: map[string]bool{}}
 	hits, misses := 0, 0
-	w := newWorld(t, func(cfg *inbox.Config) {
+	w := newWorld(t, func(cfg *coreinbox.Config) {
 		cfg.Cache = c
-		cfg.Observer.Cached = func(_ inbox.Info, hit bool) {
+		cfg.Observer.Cached = func(_ coreinbox.Info, hit bool) {
 			if hit {
 				hits++
 			} else {

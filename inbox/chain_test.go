@@ -7,11 +7,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
 func TestChainOrder(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.OnDead = inbox.AckDead })
+	w := newWorld(t)
 	var order []string
 	link := func(name string) message.HandlerMiddleware {
 		return func(h message.HandlerFunc) message.HandlerFunc {
@@ -24,42 +25,37 @@ func TestChainOrder(t *testing.T) {
 			}
 		}
 	}
-	for name, c := range map[string]inbox.ChainConfig{
-		"all":       {Poison: link("poison"), Retry: link("retry"), Inbox: w.in},
-		"no poison": {Retry: link("retry"), Inbox: w.in}, "none": {Inbox: w.in},
+	poison := &publisher{}
+	for name, opts := range map[string][]inbox.Option{
+		"all":       {inbox.Poison(poison, "poison"), inbox.Retry(link("retry"))},
+		"no poison": {inbox.AckDead(), inbox.Retry(link("retry"))},
+		"no retry":  {inbox.Poison(poison, "poison")},
+		"none":      {inbox.AckDead()},
 	} {
-		order = nil
-		chain, err := inbox.Chain(c)
-		must(t, err)
-		must(t, errOf(chain(w.handler)(event(t.Context(), name))))
-		want := 0
-		if c.Retry != nil {
-			want++
-		}
-		if c.Poison != nil {
-			want++
-			equal(t, order[0], "poison", "%s: %v", name, order)
-		}
+		order, poison.topics = nil, nil
+		m := inbox.Wrap(w.in.Inbox, opts...)
+		must(t, errOf(m(w.handler)(event(t.Context(), name))))
+		want := len(opts) - 1 // the link of Retry
 		equal(t, len(order), want, "%s: %v", name, order)
 		w.effect(name, 1)
+		dead := func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(errHandler) }
+		noError(t, errOf(m(dead)(event(t.Context(), "dead "+name))))
+		if want := name == "all" || name == "no retry"; len(poison.topics) != 0 != want {
+			t.Errorf("%s: published to %v", name, poison.topics)
+		}
 	}
-	if _, err := inbox.Chain(inbox.ChainConfig{}); err == nil {
-		t.Error("a chain without an inbox was accepted")
-	}
-	returning := newWorld(t, func(c *inbox.Config) { c.OnDead = inbox.ReturnDead })
-	if _, err := inbox.Chain(inbox.ChainConfig{Inbox: returning.in}); err == nil {
-		t.Error("a chain that delivers dead messages for ever was accepted")
-	}
+	refuses(t, func() { inbox.Wrap(w.in.Inbox) }, "nobody takes dead messages")
 }
 
 func TestFinal(t *testing.T) {
 	for err, want := range map[error]bool{
-		inbox.ErrDead: true, inbox.ErrInvalidMessage: true, core.Permanent(errHandler): true, errHandler: false,
-		core.Unavailable(errHandler): false, inbox.ErrInProgress: false, errors.Join(errHandler, inbox.ErrDead): true,
+		coreinbox.ErrDead: true, coreinbox.ErrInvalidMessage: true, core.Permanent(errHandler): true, errHandler: false,
+		core.Unavailable(errHandler): false, coreinbox.ErrInProgress: false,
+		errors.Join(errHandler, coreinbox.ErrDead): true,
 	} {
-		equal(t, inbox.Final(err), want, "Final(%v)", err)
+		equal(t, coreinbox.Final(err), want, "Final(%v)", err)
 	}
-	if inbox.Final(nil) {
+	if coreinbox.Final(nil) {
 		t.Error("Final(nil)")
 	}
 }

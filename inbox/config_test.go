@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
@@ -14,13 +15,13 @@ import (
 )
 
 func TestConfigNamesEveryProblemAtOnce(t *testing.T) {
-	_, err := inbox.New(inbox.Config{Store: (*sqlinbox.Store)(nil), OnlyNewer: []string{""}, OnDead: 7, Retention: -1})
+	_, err := coreinbox.New(coreinbox.Config{Store: (*sqlinbox.Store)(nil), OnlyNewer: []string{""}, Retention: -1})
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	for _, part := range []string{
 		"Consumer is empty", "Config.Transactor: the Transactor is nil", "Store is nil",
-		"OnlyNewer", "OnDead is 7",
+		"OnlyNewer",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)
@@ -45,7 +46,7 @@ func TestConfigRefusesAShortRetention(t *testing.T) {
 		"shorter than the replay window": {8 * day, 7 * day, 30 * day, "ReplayWindow 720h0m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := inbox.New(inbox.Config{
+			_, err := coreinbox.New(coreinbox.Config{
 				Consumer: "c", Transactor: outboxtest.NewRepository().Transactor(), Store: inboxtest.NewStore(),
 				Retention: tt.retention, BrokerRetention: tt.broker, ReplayWindow: tt.replay,
 			})
@@ -77,33 +78,39 @@ func TestMiddlewarePanicsOnNonsense(t *testing.T) {
 			[]string{"inbox.Leased", "Store is missing"},
 		},
 		"options": {func() message.HandlerMiddleware {
-			return inbox.Middleware(tx, "c", nil, inbox.Poison(nil, "t"), inbox.Retry(nil), inbox.Configure(nil),
-				inbox.TTL(time.Hour), inbox.Into(nil))
+			return inbox.Middleware(tx, "c", nil, inbox.Poison(nil, "t"), inbox.Retry(nil), inbox.Publisher(nil),
+				inbox.TTL(time.Hour), inbox.AckDead())
 		}, []string{
-			"Option is nil", "Poison needs", "Retry was given nil", "Configure was given nil", "TTL is for",
-			"Into was given nil",
+			"Option is nil", "Poison needs", "Retry was given nil", "Publisher was given nil", "TTL is for",
+			"only one of Poison, AckDead",
 		}},
 		"options of the other": {func() message.HandlerMiddleware {
-			return inbox.Leased(store, "c", inbox.CreateTables(), inbox.Configure(func(*inbox.Config) {}),
-				inbox.TTL(-1), inbox.Into(new(*inbox.Inbox)))
-		}, []string{"CreateTables is for", "Configure is for", "time to live", "Into is for"}},
-		"nobody takes it": {func() message.HandlerMiddleware {
-			return inbox.Middleware(tx, "c", inbox.Configure(func(c *inbox.Config) { c.MaxAttempts = 3 }))
-		}, []string{"add Poison"}},
+			return inbox.Leased(store, "c", inbox.CreateTables(), inbox.AckDead(), inbox.TTL(-1))
+		}, []string{"CreateTables is for", "AckDead is for", "time to live"}},
+		"options of Middleware": {func() message.HandlerMiddleware {
+			return inbox.Wrap[*coreinbox.Inbox](nil, inbox.CreateTables(), inbox.TTL(time.Hour))
+		}, []string{"CreateTables is for", "TTL is for", "the inbox is nil", "add Poison"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer func() {
-				said, _ := recover().(string)
-				for _, part := range tt.says {
-					if !strings.Contains(said, part) {
-						t.Errorf("%q does not say %q", said, part)
-					}
-				}
-			}()
-			tt.make()
-			t.Error("accepted")
+			refuses(t, func() { tt.make() }, tt.says...)
 		})
 	}
+}
+
+// refuses wants that fn panics with a text that has all the parts.
+func refuses(t *testing.T, fn func(), parts ...string) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		said, _ := recover().(string)
+		for _, part := range parts {
+			if !strings.Contains(said, part) {
+				t.Errorf("%q does not say %q", said, part)
+			}
+		}
+	}()
+	fn()
+	t.Error("accepted")
 }
 
 // The links of the chain are in their order. A message that cannot be sent to the poison queue

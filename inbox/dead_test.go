@@ -16,15 +16,16 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
 func TestEventsThatFailAreDead(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 3 })
+	w := newWorld(t, func(c *coreinbox.Config) { c.MaxAttempts = 3 })
 	h, calls := w.times(100, errHandler)
 	for attempt := range 5 {
 		err := w.deliver(h, event(t.Context(), "e"))
-		if want := attempt >= 2; errors.Is(err, inbox.ErrDead) != want || inbox.Final(err) != want {
+		if want := attempt >= 2; errors.Is(err, coreinbox.ErrDead) != want || coreinbox.Final(err) != want {
 			t.Errorf("attempt %d: %v", attempt+1, err)
 		}
 		if attempt < 3 && !errors.Is(err, errHandler) || !strings.Contains(err.Error(), errHandler.Error()) {
@@ -41,21 +42,18 @@ func TestEventsThatFailAreDead(t *testing.T) {
 
 	h, calls = w.times(100, core.Permanent(errHandler))
 	for range 2 {
-		wantErr(t, w.deliver(h, event(t.Context(), "permanent")), inbox.ErrDead, "deliver")
+		wantErr(t, w.deliver(h, event(t.Context(), "permanent")), coreinbox.ErrDead, "deliver")
 	}
 	equal(t, calls.Load(), 1, "calls after core.Permanent")
 
-	list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{})
+	list, err := w.in.ListDead(t.Context(), coreinbox.DeadQuery{})
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	if p := list[0]; p.EventID != "e" || p.Attempts != 3 || p.Code != "handler_error" || p.Text != errHandler.Error() {
 		t.Errorf("listed %+v", p)
 	}
-	n, err := w.in.Redrive(t.Context(), inbox.RedriveRequest{
-		Keys: []inbox.Key{list[0].Key}, Actor: "ada",
-		Reason: "fixed",
-	})
+	n, err := w.in.Redrive(t.Context(), []coreinbox.Key{list[0].Key}, "ada", "fixed")
 	if n != 1 || err != nil {
 		t.Fatalf("redriven %d, %v", n, err)
 	}
@@ -63,26 +61,31 @@ func TestEventsThatFailAreDead(t *testing.T) {
 		t.Errorf("redriven: %v", err)
 	}
 	w.effect("e", 1)
-	if err := w.deliver(w.handler, event(t.Context(), "permanent")); !errors.Is(err, inbox.ErrDead) {
+	if err := w.deliver(w.handler, event(t.Context(), "permanent")); !errors.Is(err, coreinbox.ErrDead) {
 		t.Errorf("the other is %v", err)
 	}
 }
 
 func TestRedriveRefusesIncompleteRequests(t *testing.T) {
 	w := newWorld(t)
-	key := inbox.Key{Consumer: "billing", Handler: "h", EventID: "e"}
-	for name, req := range map[string]inbox.RedriveRequest{
+	key := coreinbox.Key{Consumer: "billing", Handler: "h", EventID: "e"}
+	for name, req := range map[string]struct {
+		keys          []coreinbox.Key
+		actor, reason string
+	}{
 		"nothing":          {},
-		"no actor":         {Keys: []inbox.Key{key}, Reason: "r"},
-		"no reason":        {Keys: []inbox.Key{key}, Actor: "a"},
-		"another consumer": {Keys: []inbox.Key{{Consumer: "c", Handler: "h", EventID: "e"}}, Actor: "a", Reason: "r"},
+		"no actor":         {[]coreinbox.Key{key}, "", "r"},
+		"no reason":        {[]coreinbox.Key{key}, "a", ""},
+		"another consumer": {[]coreinbox.Key{{Consumer: "c", Handler: "h", EventID: "e"}}, "a", "r"},
 	} {
-		wantErr(t, errOf(w.in.Redrive(t.Context(), req)), inbox.ErrInvalidRequest, "%s", name)
+		_, err := w.in.Redrive(t.Context(), req.keys, req.actor, req.reason)
+		wantErr(t, err, coreinbox.ErrInvalidRequest, "%s", name)
 	}
 }
 
 func TestAckDead(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.OnDead, c.MaxAttempts = inbox.AckDead, 1 })
+	w := newWorld(t, func(c *coreinbox.Config) { c.MaxAttempts = 1 })
+	w.in.opts = []inbox.Option{inbox.AckDead()}
 	h, calls := w.times(100, errHandler)
 	for range 3 {
 		if err := w.deliver(h, event(t.Context(), "e")); err != nil {
@@ -91,7 +94,7 @@ func TestAckDead(t *testing.T) {
 	}
 	equal(t, calls.Load(), 1, "calls")
 	w.hears("dead", 3)
-	if err := w.deliver(h, message.NewMessage("", nil)); !errors.Is(err, inbox.ErrInvalidMessage) {
+	if err := w.deliver(h, message.NewMessage("", nil)); !errors.Is(err, coreinbox.ErrInvalidMessage) {
 		t.Errorf("a message without a key cannot be dead: %v", err)
 	}
 	w.hears("dead", 4)
@@ -102,14 +105,15 @@ func TestAckDead(t *testing.T) {
 // the context ended, makes no event dead. No poison queue takes its message.
 func TestAckDeadAcknowledgesNoOther(t *testing.T) {
 	for _, final := range []error{
-		core.Permanent(errHandler), fmt.Errorf("other: %w", inbox.ErrDead),
-		fmt.Errorf("other: %w", inbox.ErrInvalidMessage),
+		core.Permanent(errHandler), fmt.Errorf("other: %w", coreinbox.ErrDead),
+		fmt.Errorf("other: %w", coreinbox.ErrInvalidMessage),
 	} {
-		w := newWorld(t, func(c *inbox.Config) { c.OnDead = inbox.AckDead })
+		w := newWorld(t)
+		w.in.opts = []inbox.Option{inbox.AckDead()}
 		refused := func(name string, err error) {
 			t.Helper()
-			if err == nil || inbox.Final(err) {
-				t.Errorf("%s, %v: %v, final: %t", name, final, err, inbox.Final(err))
+			if err == nil || coreinbox.Final(err) {
+				t.Errorf("%s, %v: %v, final: %t", name, final, err, coreinbox.Final(err))
 			}
 		}
 		ended, cancel := context.WithCancelCause(t.Context())
@@ -124,7 +128,7 @@ func TestAckDeadAcknowledgesNoOther(t *testing.T) {
 		if class, marked := core.ClassOf(final); !marked || class != core.ClassPermanent {
 			refused("first failure", w.deliver(h, event(t.Context(), "d")))
 		}
-		if list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{}); len(list) != 0 || err != nil {
+		if list, err := w.in.ListDead(t.Context(), coreinbox.DeadQuery{}); len(list) != 0 || err != nil {
 			t.Errorf("%d dead events, %v", len(list), err)
 		}
 		w.hears("dead", 0)
@@ -158,32 +162,33 @@ func TestSomeFailuresSpendNoAttempt(t *testing.T) {
 		"a violated constraint":                         {sqlState("23505"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
+			w := newWorld(t, func(c *coreinbox.Config) { c.MaxAttempts = 1 })
 			h, _ := w.times(1000, tt.err)
-			if err := w.deliver(h, event(t.Context(), "e")); errors.Is(err, inbox.ErrDead) != tt.spent ||
+			if err := w.deliver(h, event(t.Context(), "e")); errors.Is(err, coreinbox.ErrDead) != tt.spent ||
 				!errors.Is(err, tt.err) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
 	t.Run("the process is shutting down", func(t *testing.T) {
-		w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
+		w := newWorld(t, func(c *coreinbox.Config) { c.MaxAttempts = 1 })
 		ctx, cancel := context.WithCancel(t.Context())
 		h := func(*message.Message) ([]*message.Message, error) { cancel(); return nil, ctx.Err() }
-		if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, context.Canceled) || errors.Is(err, inbox.ErrDead) {
+		if err := w.deliver(h, event(ctx, "e")); !errors.Is(err, context.Canceled) ||
+			errors.Is(err, coreinbox.ErrDead) {
 			t.Errorf("%v", err)
 		}
 	})
 	t.Run("a handler that is always too slow is not", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // so that the time passes in the handler, not before it
-			w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 1 })
+			w := newWorld(t, func(c *coreinbox.Config) { c.MaxAttempts = 1 })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			h := func(msg *message.Message) ([]*message.Message, error) {
 				<-msg.Context().Done()
 				return nil, msg.Context().Err()
 			}
-			wantErr(t, w.deliver(h, event(ctx, "e")), inbox.ErrDead, "deliver")
+			wantErr(t, w.deliver(h, event(ctx, "e")), coreinbox.ErrDead, "deliver")
 		})
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -48,7 +49,7 @@ func TestEventID(t *testing.T) {
 			msg.Metadata = tt.metadata
 			e, err := w.in.Event(msg)
 			if tt.want == "" {
-				if !errors.Is(err, inbox.ErrInvalidMessage) || !inbox.Final(err) {
+				if !errors.Is(err, coreinbox.ErrInvalidMessage) || !coreinbox.Final(err) {
 					t.Errorf("%v, want ErrInvalidMessage", err)
 				}
 				return
@@ -59,7 +60,7 @@ func TestEventID(t *testing.T) {
 			}
 		})
 	}
-	wantErr(t, errOf(w.in.Event(nil)), inbox.ErrInvalidMessage, "nil")
+	wantErr(t, errOf(w.in.Event(nil)), coreinbox.ErrInvalidMessage, "nil")
 }
 
 // A CloudEvent in structured mode has its identity in the document, and only the content type says
@@ -79,16 +80,20 @@ func TestEventIDOfAStructuredCloudEvent(t *testing.T) {
 }
 
 func TestEventHasWhatTheBridgeSends(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) {
-		c.Source = func(*message.Message) inbox.Source {
-			return inbox.Source{Topic: "orders", Partition: 3, Offset: 0, Located: true}
-		}
+	w := newWorld(t)
+	var got coreinbox.Event
+	var err error
+	pubsub := routed(t, func(r *message.Router, pubsub *gochannel.GoChannel) {
+		r.AddConsumerHandler("handler", "orders", pubsub, func(msg *message.Message) error {
+			got, err = w.in.Event(msg)
+			return nil
+		})
 	})
-	got, err := w.in.Event(event(t.Context(), "e", "event_type", "order.placed", "schema_version", "2",
+	must(t, pubsub.Publish("orders", event(t.Context(), "e", "event_type", "order.placed", "schema_version", "2",
 		"aggregate_type", "order", "aggregate_id", "7",
-		"tenant_id", "acme", "partition_key", "order/7", "key_seq", "42"))
-	want := inbox.Event{
-		Key:  inbox.Key{Consumer: "billing", Handler: "handler", Tenant: "acme", EventID: "e"},
+		"tenant_id", "acme", "partition_key", "order/7", "key_seq", "42", core.HeaderSource, "orders/3/0")))
+	want := coreinbox.Event{
+		Key:  coreinbox.Key{Consumer: "billing", Handler: "handler", Tenant: "acme", EventID: "e"},
 		Type: "order.placed", Version: 2, AggregateType: "order", AggregateID: "7", PartitionKey: "order/7",
 		KeySeq: 42, Topic: "orders", Partition: 3, Located: true,
 	}
@@ -98,9 +103,9 @@ func TestEventHasWhatTheBridgeSends(t *testing.T) {
 }
 
 func TestEventNeedsANamedHandler(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.Handler = nil })
+	w := newWorld(t, func(c *coreinbox.Config) { c.Handler = "" })
 	err := w.deliver(w.handler, event(t.Context(), "e"))
-	if !errors.Is(err, inbox.ErrInvalidMessage) || !strings.Contains(err.Error(), "Config.Handler") {
+	if !errors.Is(err, coreinbox.ErrInvalidMessage) || !strings.Contains(err.Error(), "Config.Handler") {
 		t.Errorf("outside of a Router: %v", err)
 	}
 }
@@ -108,8 +113,8 @@ func TestEventNeedsANamedHandler(t *testing.T) {
 // Config.Tenant decides, also when it says that there is no tenant. Then two copies are one event,
 // although one of them lost its header.
 func TestTenantIsFinal(t *testing.T) {
-	none := func(*message.Message) string { return "" }
-	w := newWorld(t, func(c *inbox.Config) { c.Tenant = none })
+	none := func(coreinbox.Message) string { return "" }
+	w := newWorld(t, func(c *coreinbox.Config) { c.Tenant = none })
 	first := event(t.Context(), "e", core.HeaderTenantID, "acme")
 	for _, msg := range []*message.Message{first, event(t.Context(), "e")} {
 		noError(t, w.deliver(w.handler, msg))
@@ -121,12 +126,12 @@ func TestTenantIsFinal(t *testing.T) {
 
 	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore()})
 	must(t, err)
-	a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
-		Consumer: "mailer", Runner: runner, Tenant: none, Handler: func(*message.Message) string { return "mail" },
+	a, err := coreinbox.NewAtLeastOnce(coreinbox.AtLeastOnceConfig{
+		Consumer: "mailer", Runner: runner, Tenant: none, Handler: "mail",
 	})
 	must(t, err)
 	runs := 0
-	h := a.Middleware(func(*message.Message) ([]*message.Message, error) {
+	h := inbox.Wrap(a, inbox.ReturnDead())(func(*message.Message) ([]*message.Message, error) {
 		runs++
 		return nil, nil
 	})
@@ -139,7 +144,7 @@ func TestTenantIsFinal(t *testing.T) {
 // The place that a subscriber names is kept, unless the message has it from another topic.
 func TestSourceFromMetadata(t *testing.T) {
 	w := newWorld(t)
-	var got []inbox.Event
+	var got []coreinbox.Event
 	pubsub := routed(t, func(r *message.Router, pubsub *gochannel.GoChannel) {
 		r.AddConsumerHandler("h", "orders", pubsub, func(msg *message.Message) error {
 			e, err := w.in.Event(msg)
@@ -163,7 +168,7 @@ func TestSourceFromMetadata(t *testing.T) {
 }
 
 func TestOnlyNewer(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.OnlyNewer = []string{"handler"} })
+	w := newWorld(t, func(c *coreinbox.Config) { c.OnlyNewer = []string{"handler"} })
 	deliver := func(id, seq, tenant, key string) {
 		t.Helper()
 		must(t, w.deliver(w.handler, event(t.Context(), id, "key_seq", seq, "tenant_id", tenant, "partition_key",
@@ -196,7 +201,7 @@ func TestOnlyNewer(t *testing.T) {
 // An event that was redriven after newer ones had passed it has a new number. It still counts as
 // old.
 func TestOnlyNewerAfterARedrive(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.OnlyNewer = []string{"handler"} })
+	w := newWorld(t, func(c *coreinbox.Config) { c.OnlyNewer = []string{"handler"} })
 	lane := func(id, seq string, more ...string) *message.Message {
 		return event(t.Context(), id, append([]string{core.HeaderPartitionKey, "k", core.HeaderKeySeq, seq},
 			more...)...)

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
@@ -22,17 +23,17 @@ import (
 
 // newInbox returns an inbox in memory. A program uses the Transactor of its ORM and a
 // sqlinbox.Store.
-func newInbox(set ...func(*inbox.Config)) *inbox.Inbox {
-	cfg := inbox.Config{
+func newInbox(set ...func(*coreinbox.Config)) *coreinbox.Inbox {
+	cfg := coreinbox.Config{
 		Consumer:   "billing",
 		Transactor: outboxtest.NewRepository().Transactor(),
 		Store:      inboxtest.NewStore(),
-		Handler:    func(*message.Message) string { return "invoice" }, // in a Router the handler has a name
+		Handler:    "invoice", // in a Router the handler has a name
 	}
 	for _, fn := range set {
 		fn(&cfg)
 	}
-	in, err := inbox.New(cfg)
+	in, err := coreinbox.New(cfg)
 	check(err)
 	return in
 }
@@ -51,9 +52,9 @@ func delivered(id string) *message.Message {
 }
 
 func Example() {
-	// With GORM: Transactor: gormoutbox.Transactor(db), and Store: store of
-	// store, err := sqlinbox.New(pool, sqlinbox.Config{}).
-	in, err := inbox.New(inbox.Config{
+	// With GORM: store, err := sqlinbox.On(gormoutbox.Transactor(db), sqlinbox.Config{AutoCreate:
+	// true}), and no Transactor here.
+	in, err := coreinbox.New(coreinbox.Config{
 		Consumer: "billing", Transactor: outboxtest.NewRepository().Transactor(), Store: inboxtest.NewStore(),
 	})
 	check(err)
@@ -61,7 +62,7 @@ func Example() {
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	check(err)
-	router.AddMiddleware(in.Middleware)
+	router.AddMiddleware(inbox.Wrap(in, inbox.AckDead()))
 	router.AddConsumerHandler("invoice", "orders", channel, func(msg *message.Message) error {
 		// With GORM, gormoutbox.FromContext(msg.Context()) returns the *gorm.DB.
 		_, ok := core.TxFromContext(msg.Context())
@@ -78,10 +79,10 @@ func Example() {
 	// Output: in a transaction: true
 }
 
-func ExampleInbox_Middleware() {
-	in := newInbox()
+func ExampleWrap() {
+	dedup := inbox.Wrap(newInbox(), inbox.AckDead())
 	attempts := 0
-	handler := in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	handler := dedup(func(msg *message.Message) ([]*message.Message, error) {
 		if attempts++; attempts == 1 {
 			return nil, errors.New("the printer is on fire") // the transaction is rolled back
 		}
@@ -97,14 +98,15 @@ func ExampleInbox_Middleware() {
 	// 2 <nil>
 }
 
-func ExampleInbox_ProcessBatch() {
+func ExampleProcessBatch() {
 	in := newInbox()
 	msgs := []*message.Message{delivered("a"), delivered("b"), delivered("a")}
 	for range 2 {
-		errs := in.ProcessBatch(context.Background(), msgs, func(_ context.Context, fresh []*message.Message) error {
-			fmt.Println("fresh:", len(fresh)) // one transaction for all of them
-			return nil
-		})
+		errs := inbox.ProcessBatch(context.Background(), in, msgs,
+			func(_ context.Context, fresh []*message.Message) error {
+				fmt.Println("fresh:", len(fresh)) // one transaction for all of them
+				return nil
+			})
 		for i, err := range errs {
 			if err == nil {
 				msgs[i].Ack()
@@ -114,157 +116,63 @@ func ExampleInbox_ProcessBatch() {
 	// Output: fresh: 2
 }
 
-func ExampleInbox_Event() {
+func ExampleMessageOf() {
 	in := newInbox()
 	msg := message.NewMessage("", nil)
 	msg.Metadata = message.Metadata{"ce_id": "42", "ce_source": "/orders", "tenant_id": "acme"}
-	e, err := in.Event(msg)
+	e, err := in.Event(inbox.MessageOf(msg))
 	fmt.Printf("%+v %v\n", e.Key, err)
-	_, err = in.Event(message.NewMessage("", nil))
-	fmt.Println(errors.Is(err, inbox.ErrInvalidMessage))
+	_, err = in.Event(inbox.MessageOf(message.NewMessage("", nil)))
+	fmt.Println(errors.Is(err, coreinbox.ErrInvalidMessage))
 	// Output:
 	// {Consumer:billing Handler:invoice Tenant:acme EventID:/orders 42} <nil>
 	// true
 }
 
-func ExampleInbox_Redrive() {
-	in := newInbox()
-	ctx := context.Background()
-	_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) {
-		return nil, core.Permanent(errors.New("unknown currency"))
-	})(delivered("e-1"))
-	fmt.Println("dead:", errors.Is(err, inbox.ErrDead))
-
-	dead, err := in.ListDead(ctx, inbox.DeadQuery{})
-	check(err)
-	var keys []inbox.Key
-	for _, p := range dead {
-		fmt.Println(p.Handler, p.EventID, p.Text)
-		keys = append(keys, p.Key)
-	}
-	n, err := in.Redrive(ctx, inbox.RedriveRequest{Keys: keys, Actor: "ada", Reason: "currency added"})
-	fmt.Println("redriven:", n, err) // now deliver it again, from the poison queue
-	// Output:
-	// dead: true
-	// invoice e-1 unknown currency
-	// redriven: 1 <nil>
-}
-
-func ExampleInbox_Discard() {
-	in := newInbox()
-	ctx := context.Background()
-	broken := in.Middleware(func(*message.Message) ([]*message.Message, error) {
-		return nil, core.Permanent(errors.New("no total"))
-	})
-	_, err := broken(delivered("e-1"))
-	fmt.Println("dead:", errors.Is(err, inbox.ErrDead))
-
-	dead, err := in.ListDead(ctx, inbox.DeadQuery{})
-	check(err)
-	n, err := in.Discard(ctx, inbox.DiscardRequest{
-		Keys: []inbox.Key{dead[0].Key}, Actor: "ada", Reason: "a test order",
-	})
-	fmt.Println("discarded:", n, err)
-	_, err = broken(delivered("e-1"))
-	fmt.Println("delivered again:", err)
-	// Output:
-	// dead: true
-	// discarded: 1 <nil>
-	// delivered again: <nil>
-}
-
-func ExampleChain() {
-	in := newInbox(func(c *inbox.Config) {
+// A handler that failed is called once more, and the message of a dead event goes to the poison
+// queue.
+func ExamplePoison() {
+	in := newInbox(func(c *coreinbox.Config) {
 		c.MaxAttempts = 2
 		c.MinAge = -1 // by default 5 minutes, so that a short disturbance makes no event dead
+		c.Logger = slog.New(slog.DiscardHandler)
 	})
-	// A program uses the middleware of Watermill:
-	//	poison, err := middleware.PoisonQueueWithFilter(publisher, "billing_poison", inbox.Final)
-	//	retry := middleware.Retry{MaxRetries: 3, ShouldRetry: ...}.Middleware
-	poison := func(h message.HandlerFunc) message.HandlerFunc {
-		return func(msg *message.Message) ([]*message.Message, error) {
-			out, err := h(msg)
-			if inbox.Final(err) {
-				fmt.Println("to the poison queue")
-				return nil, nil
-			}
-			return out, err
-		}
-	}
-	retry := func(h message.HandlerFunc) message.HandlerFunc {
-		return func(msg *message.Message) (out []*message.Message, err error) {
-			for range 5 {
-				if out, err = h(msg); err == nil || inbox.Final(err) {
-					break
-				}
-			}
-			return out, err
-		}
-	}
-	chain, err := inbox.Chain(inbox.ChainConfig{Poison: poison, Retry: retry, Inbox: in})
-	check(err)
-	_, err = chain(func(*message.Message) ([]*message.Message, error) {
+	queue := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
+	dedup := inbox.Wrap(in, inbox.Poison(queue, "billing_poison"), inbox.Retry(twice))
+	_, err := dedup(func(*message.Message) ([]*message.Message, error) {
 		fmt.Println("attempt")
 		return nil, errors.New("does not work")
 	})(delivered("e-1"))
 	fmt.Println(err)
-	// Output:
-	// attempt
-	// attempt
-	// to the poison queue
-	// <nil>
-}
-
-func ExampleConfig_retention() {
-	_, err := inbox.New(inbox.Config{
-		Consumer: "billing", Transactor: outboxtest.NewRepository().Transactor(), Store: inboxtest.NewStore(),
-		Retention:       7 * 24 * time.Hour,
-		BrokerRetention: 7 * 24 * time.Hour, // retention.ms of the topic; time in poison queues
-		ReplayWindow:    30 * 24 * time.Hour,
-	})
-	fmt.Println(err != nil)
-	// Output: true
-}
-
-func ExampleInbox_Cleanup() {
-	store := inboxtest.NewStore()
-	in := newInbox(func(c *inbox.Config) {
-		c.Store, c.Retention, c.BrokerRetention = store, 31*24*time.Hour, 7*24*time.Hour
-	})
-	_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(delivered("e-1"))
+	poisoned, err := queue.Subscribe(context.Background(), "billing_poison")
 	check(err)
-	store.ShiftClock(32 * 24 * time.Hour)
-	n, err := in.Cleanup(context.Background()) // or call go in.Run(ctx)
-	fmt.Println(n, err)
-	// Output: 1 <nil>
-}
-
-func ExampleObserver() {
-	in := newInbox(func(c *inbox.Config) {
-		c.Observer = &inbox.Observer{
-			Processed: func(i inbox.Info) { fmt.Println("processed", i.Event.EventID, "in attempt", i.Attempt) },
-			Duplicate: func(i inbox.Info) { fmt.Println("duplicate", i.Event.EventID) },
-		}
-	})
-	handler := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })
-	for range 2 {
-		_, err := handler(delivered("e-1"))
-		check(err)
-	}
+	fmt.Println((<-poisoned).Metadata.Get("reason_poisoned"))
 	// Output:
-	// processed e-1 in attempt 1
-	// duplicate e-1
+	// attempt
+	// attempt
+	// <nil>
+	// inbox: event is dead (attempts: 2): does not work
 }
 
-func ExampleNewAtLeastOnce() {
+// twice stands for Watermill's middleware.Retry.
+func twice(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		if out, err := h(msg); err == nil {
+			return out, nil
+		}
+		return h(msg)
+	}
+}
+
+func ExampleWrap_atLeastOnce() {
 	// In a program: store, err := redisonce.New(client, redisonce.Config{}).
 	runner, err := once.New(once.Config{Store: outboxtest.NewOnceStore(), TTL: 31 * 24 * time.Hour})
 	check(err)
-	search, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
-		Consumer: "search", Runner: runner, Handler: func(*message.Message) string { return "index" },
+	search, err := coreinbox.NewAtLeastOnce(coreinbox.AtLeastOnceConfig{
+		Consumer: "search", Runner: runner, Handler: "index",
 	})
 	check(err)
-	handler := search.Middleware(func(*message.Message) ([]*message.Message, error) {
+	handler := inbox.Wrap(search, inbox.ReturnDead())(func(*message.Message) ([]*message.Message, error) {
 		fmt.Println("indexed") // a crash before the mark repeats it, which does not harm an index
 		return nil, nil
 	})
@@ -276,21 +184,10 @@ func ExampleNewAtLeastOnce() {
 }
 
 func ExampleMiddleware() {
-	// With GORM: inbox.Middleware(gormoutbox.Transactor(db), "billing", inbox.CreateTables()).
-	transactor := outboxtest.NewRepository().Transactor()
-	dedup := inbox.Middleware(transactor, "billing", inbox.Configure(func(c *inbox.Config) {
-		c.Store = inboxtest.NewStore()                                 // in memory; a program uses its tables
-		c.Handler = func(*message.Message) string { return "invoice" } // in a Router the handler has a name
-	}))
-	handler := dedup(func(*message.Message) ([]*message.Message, error) {
-		fmt.Println("invoiced")
-		return nil, nil
-	})
-	for range 3 {
-		_, err := handler(delivered("e-1"))
-		check(err)
-	}
-	// Output: invoiced
+	tx := outboxtest.NewRepository().Transactor() // with GORM: gormoutbox.Transactor(db)
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	check(err)
+	router.AddMiddleware(inbox.Middleware(tx, "billing", inbox.CreateTables()))
 }
 
 func ExampleSQL() {
@@ -322,17 +219,13 @@ func ExampleLeased() {
 
 // A consumer could not handle an event. After the repair, the event is released from the poison
 // queue.
-func ExampleInbox_Release() {
+func ExampleRelease() {
 	ctx, stop := context.WithCancel(context.Background())
 	broker := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	check(err)
-	var in *inbox.Inbox
-	tx := outboxtest.NewRepository().Transactor()
-	router.AddMiddleware(inbox.Middleware(tx, "billing", inbox.Poison(broker, "billing_poison"), inbox.Into(&in),
-		inbox.Configure(func(c *inbox.Config) { // a program has tables, and a logger that writes
-			c.Transactor, c.Store, c.Logger = tx, inboxtest.NewStore(), slog.New(slog.DiscardHandler)
-		})))
+	in := newInbox(func(c *coreinbox.Config) { c.Logger = slog.New(slog.DiscardHandler) })
+	router.AddMiddleware(inbox.Wrap(in, inbox.Poison(broker, "billing_poison")))
 	var repaired atomic.Bool
 	router.AddConsumerHandler("invoice", "orders", broker, func(*message.Message) error {
 		if !repaired.Load() {
@@ -346,12 +239,12 @@ func ExampleInbox_Release() {
 	<-router.Running()
 
 	check(broker.Publish("orders", delivered("0192-7")))
-	for dead := []inbox.DeadEvent(nil); len(dead) == 0; {
-		dead, err = in.ListDead(ctx, inbox.DeadQuery{})
+	for dead := []coreinbox.DeadEvent(nil); len(dead) == 0; {
+		dead, err = in.ListDead(ctx, coreinbox.DeadQuery{})
 		check(err)
 	}
 	repaired.Store(true)
-	done, err := in.Release(ctx, inbox.ReleaseRequest{
+	done, err := inbox.Release(ctx, in, inbox.ReleaseRequest{
 		From: broker, Topic: "billing_poison", To: broker, Actor: "ada", Reason: "price list corrected",
 		Limit: 1, // one on trial; without a limit, Release ends when the queue is empty
 	})
@@ -360,30 +253,13 @@ func ExampleInbox_Release() {
 	check(<-ended)
 	// Output:
 	// invoiced
-	// {Sent:1 Processed:1 Done:0 Kept:0} <nil>
-}
-
-// inMemory keeps the inbox of an Example in memory. A program has tables.
-func inMemory() inbox.Option {
-	return inbox.Configure(func(c *inbox.Config) {
-		c.Store, c.Logger = inboxtest.NewStore(), slog.New(slog.DiscardHandler)
-		c.Handler = func(*message.Message) string { return "invoice" } // in a Router the handler has a name
-	})
+	// {Sent:1 Processed:1 Done:0 Kept:0 Behind:0 Groups:[]} <nil>
 }
 
 // A handler that failed is called once more before the broker delivers the message again.
 func ExampleRetry() {
-	twice := func(h message.HandlerFunc) message.HandlerFunc { // a program uses Watermill's middleware.Retry
-		return func(msg *message.Message) ([]*message.Message, error) {
-			if out, err := h(msg); err == nil {
-				return out, nil
-			}
-			return h(msg)
-		}
-	}
-	tx := outboxtest.NewRepository().Transactor()
 	attempts := 0
-	handler := inbox.Middleware(tx, "billing", inbox.Retry(twice), inMemory())(
+	handler := inbox.Wrap(newInbox(), inbox.Retry(twice), inbox.AckDead())(
 		func(*message.Message) ([]*message.Message, error) {
 			if attempts++; attempts == 1 {
 				return nil, errors.New("the printer is on fire") // the transaction is rolled back
@@ -414,8 +290,7 @@ func ExamplePublisher() {
 	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	check(err)
-	router.AddMiddleware(inbox.Middleware(outboxtest.NewRepository().Transactor(), "billing",
-		inbox.Publisher(outbox{}), inMemory()))
+	router.AddMiddleware(inbox.Wrap(newInbox(), inbox.Publisher(outbox{}), inbox.AckDead()))
 	// The Router has nothing left to publish, so the publisher of AddHandler is not used.
 	router.AddHandler("invoice", "orders", channel, "invoices", channel,
 		func(*message.Message) ([]*message.Message, error) {

@@ -13,17 +13,17 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // production removes the settings of the world that make tests fast.
-func production(c *inbox.Config) { c.MinAge, c.RetryPause = 0, 0 }
+func production(c *coreinbox.Config) { c.MinAge, c.RetryPause = 0, 0 }
 
 // redeliver delivers the message of an event, as a broker does, until it is acknowledged or dead.
 func (w *world) redeliver(h message.HandlerFunc, id string) (deliveries int, err error) {
 	for {
 		deliveries++
-		if err = w.deliver(h, event(w.t.Context(), id)); err == nil || inbox.Final(err) {
+		if err = w.deliver(h, event(w.t.Context(), id)); err == nil || coreinbox.Final(err) {
 			return deliveries, err
 		}
 	}
@@ -51,7 +51,7 @@ func TestAnOutageGivesNothingUp(t *testing.T) {
 			}
 			w.effect(fmt.Sprint(n), 1)
 		}
-		if late := time.Since(end); late > inbox.DefaultMaxRetryPause {
+		if late := time.Since(end); late > maxRetryPause {
 			t.Errorf("the first event was processed %s after the outage", late)
 		}
 		w.hears("dead", 0)
@@ -70,15 +70,14 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 			}
 			return w.handler(msg)
 		}
-		if deliveries, err := w.redeliver(h, "for a while"); err != nil || deliveries <= inbox.DefaultMaxAttempts {
+		if deliveries, err := w.redeliver(h, "for a while"); err != nil || deliveries <= maxAttempts {
 			t.Errorf("broken for a while: %v after %d deliveries", err, deliveries)
 		}
 		start = time.Now()
 		deliveries, err := w.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
 			"for ever")
 		took := time.Since(start)
-		if !errors.Is(err, inbox.ErrDead) || took < inbox.DefaultMinAge || took > inbox.DefaultMinAge+
-			inbox.DefaultMaxRetryPause {
+		if !errors.Is(err, coreinbox.ErrDead) || took < minAge || took > minAge+maxRetryPause {
 			t.Errorf("broken to the end: %v after %s", err, took)
 		}
 		if deliveries < 35 || deliveries > 75 { // 300 s, with pauses of 5 s to 10 s
@@ -86,25 +85,22 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 		}
 
 		// The attempts must be spent too, even if the event is old.
-		slow := newWorld(t, production, func(c *inbox.Config) { c.MaxAttempts = 5 })
+		slow := newWorld(t, production, func(c *coreinbox.Config) { c.MaxAttempts = 5 })
 		for n := 1; n <= 5; n++ {
 			err := slow.deliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
 				event(t.Context(), "e"))
-			equal(t, errors.Is(err, inbox.ErrDead), (n == 5), "attempt %d: %v", n, err)
+			equal(t, errors.Is(err, coreinbox.ErrDead), (n == 5), "attempt %d: %v", n, err)
 			time.Sleep(time.Hour)
 		}
 		// After Redrive the event has fresh attempts and a new age.
-		list, err := slow.in.ListDead(t.Context(), inbox.DeadQuery{})
+		list, err := slow.in.ListDead(t.Context(), coreinbox.DeadQuery{})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
-		must(t, errOf(slow.in.Redrive(t.Context(), inbox.RedriveRequest{
-			Keys:  []inbox.Key{list[0].Key},
-			Actor: "ada", Reason: "fixed",
-		})))
+		must(t, errOf(slow.in.Redrive(t.Context(), []coreinbox.Key{list[0].Key}, "ada", "fixed")))
 		redriven := time.Now()
 		if _, err := slow.redeliver(func(*message.Message) ([]*message.Message, error) { return nil, errHandler },
-			"e"); !errors.Is(err, inbox.ErrDead) || time.Since(redriven) < inbox.DefaultMinAge {
+			"e"); !errors.Is(err, coreinbox.ErrDead) || time.Since(redriven) < minAge {
 			t.Errorf("redriven: %v after %s", err, time.Since(redriven))
 		}
 	})
@@ -115,7 +111,9 @@ func TestEventsAreDeadAfterAttemptsAndAge(t *testing.T) {
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t,
-			func(c *inbox.Config) { c.RetryPause, c.MaxRetryPause, c.MaxAttempts = time.Second, 5*time.Second, 6 })
+			func(c *coreinbox.Config) {
+				c.RetryPause, c.MaxRetryPause, c.MaxAttempts = time.Second, 5*time.Second, 6
+			})
 		fails := func(*message.Message) ([]*message.Message, error) { return nil, errHandler }
 		pause := func(ctx context.Context, h message.HandlerFunc, id string) time.Duration {
 			start := time.Now()

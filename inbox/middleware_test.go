@@ -2,7 +2,6 @@ package inbox_test
 
 import (
 	"errors"
-	"reflect"
 	"sync/atomic"
 	"testing"
 
@@ -10,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	engine "github.com/ormoutbox/ormoutbox/core/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
@@ -100,7 +99,7 @@ func TestAFailureIsRolledBackAndDeliveredAgain(t *testing.T) {
 }
 
 func TestAPanicRollsBackAndGoesOn(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts = 2 })
+	w := newWorld(t, func(c *coreinbox.Config) { c.MaxAttempts = 2 })
 	h := func(msg *message.Message) ([]*message.Message, error) {
 		_ = w.apply(msg.Context(), "e")
 		panic("boom")
@@ -118,7 +117,7 @@ func TestAPanicRollsBackAndGoesOn(t *testing.T) {
 		}
 	}
 	w.effect("e", 0)
-	wantErr(t, w.deliver(w.handler, event(t.Context(), "e")), inbox.ErrDead, "after two panics")
+	wantErr(t, w.deliver(w.handler, event(t.Context(), "e")), coreinbox.ErrDead, "after two panics")
 }
 
 // A transaction that failed because of others is run again as a whole.
@@ -186,27 +185,13 @@ func TestAPoisonQueueInsideIsNoticed(t *testing.T) {
 func TestATransactionInTheContextIsRefused(t *testing.T) {
 	w := newWorld(t)
 	twice := w.in.Middleware(w.in.Middleware(w.handler))
-	wantErr(t, errOf(twice(event(t.Context(), "e"))), inbox.ErrInTransaction, "twice")
+	wantErr(t, errOf(twice(event(t.Context(), "e"))), coreinbox.ErrInTransaction, "twice")
 	w.effect("e", 0)
 	tx, err := w.repo.Begin(t.Context())
 	must(t, err)
 	defer tx.Rollback()
 	for _, err := range w.in.ProcessBatch(core.ContextWithTx(t.Context(), tx),
 		[]*message.Message{event(t.Context(), "e")}, nil) {
-		wantErr(t, err, inbox.ErrInTransaction, "batch")
-	}
-}
-
-// Every setting of package core/inbox is a setting here too, under the same name.
-func TestConfigHasEverySettingOfTheEngine(t *testing.T) {
-	for here, there := range map[reflect.Type]reflect.Type{
-		reflect.TypeFor[inbox.Config]():            reflect.TypeFor[engine.Config](),
-		reflect.TypeFor[inbox.AtLeastOnceConfig](): reflect.TypeFor[engine.AtLeastOnceConfig](),
-	} {
-		for field := range there.Fields() {
-			if _, ok := here.FieldByName(field.Name); !ok {
-				t.Errorf("%s has no %s", here, field.Name)
-			}
-		}
+		wantErr(t, err, coreinbox.ErrInTransaction, "batch")
 	}
 }

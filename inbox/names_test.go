@@ -5,16 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ormoutbox/ormoutbox/core/inbox"
-	mw "github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // Another program under the name of a consumer shares its events. That is told once, at the first
 // message.
 func TestAnotherProgramUnderOneName(t *testing.T) {
 	var log lockedBuffer
-	w := newWorld(t, func(c *mw.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	_, err := w.store.Register(t.Context(), inbox.Registration{
+	w := newWorld(t, func(c *coreinbox.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	_, err := w.store.Register(t.Context(), coreinbox.Registration{
 		Consumer: "billing", Handler: "handler", Program: "example.com/mailer", Topic: "payments",
 	})
 	must(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // chargeCard is a function of a handler whose name must be in the stack.
@@ -46,13 +46,13 @@ func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 		var log bytes.Buffer
 		logged := func() string { defer log.Reset(); return log.String() }
 		w := newWorld(t,
-			func(c *inbox.Config) { c.MaxAttempts, c.Logger = 1, slog.New(slog.NewTextHandler(&log, nil)) })
+			func(c *coreinbox.Config) { c.MaxAttempts, c.Logger = 1, slog.New(slog.NewTextHandler(&log, nil)) })
 		var told error
-		l := newLeased(t, func(c *inbox.AtLeastOnceConfig) {
+		l := newLeased(t, func(c *coreinbox.AtLeastOnceConfig) {
 			c.MaxAttempts, c.MinAge, c.Logger = 1, -1, slog.New(slog.NewTextHandler(&log, nil))
 		},
-			func(c *inbox.AtLeastOnceConfig) {
-				c.Observer = &inbox.Observer{Failed: func(i inbox.Info) { told = i.Err }}
+			func(c *coreinbox.AtLeastOnceConfig) {
+				c.Observer = &coreinbox.Observer{Failed: func(i coreinbox.Info) { told = i.Err }}
 			})
 		panics := func(*message.Message) ([]*message.Message, error) {
 			chargeCard("no card \"visa\" \xff")
@@ -63,7 +63,7 @@ func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 		checkErr := func(what string, err error, want, stack string) {
 			t.Helper()
 			pe, ok := errors.AsType[*core.PanicError](err)
-			if !ok || !errors.Is(err, inbox.ErrPanicked) || !strings.Contains(err.Error(), want) ||
+			if !ok || !errors.Is(err, coreinbox.ErrPanicked) || !strings.Contains(err.Error(), want) ||
 				!strings.Contains(string(pe.Stack), stack) {
 				t.Errorf("%s: told %v", what, err)
 			}
@@ -77,7 +77,7 @@ func TestAPanicIsRecordedWithItsValue(t *testing.T) {
 		}
 		parked := func(id, code, text string) {
 			t.Helper()
-			list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{})
+			list, err := w.in.ListDead(t.Context(), coreinbox.DeadQuery{})
 			must(t, err)
 			for _, p := range list {
 				if p.EventID == id {

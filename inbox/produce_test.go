@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
@@ -41,7 +42,8 @@ func (*publisher) Close() error { return nil }
 
 func TestProducedMessagesGoToTheOutboxInTheTransaction(t *testing.T) {
 	var outbox publisher
-	w := newWorld(t, func(c *inbox.Config) { c.Publisher = &outbox })
+	w := newWorld(t)
+	w.in.opts = append(w.in.opts, inbox.Publisher(&outbox))
 	published := atomic.Int64{}
 	pubsub := routed(t, func(r *message.Router, ps *gochannel.GoChannel) {
 		r.AddMiddleware(w.in.Middleware)
@@ -84,7 +86,8 @@ func TestProducedMessagesAreRefusedWithoutAnOutbox(t *testing.T) {
 	w.effect("e", 0)
 
 	var outbox publisher
-	w = newWorld(t, func(c *inbox.Config) { c.Publisher = &outbox })
+	w = newWorld(t)
+	w.in.opts = append(w.in.opts, inbox.Publisher(&outbox))
 	if err := w.deliver(produce(w), event(t.Context(), "e")); err == nil || len(outbox.topics) != 0 {
 		t.Errorf("without a topic: %v", err)
 	}
@@ -95,17 +98,17 @@ func TestProducedMessagesAreRefusedWithoutAnOutbox(t *testing.T) {
 // came. The identity of a message is asked for once.
 func TestProducedIsToldOfTheDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []inbox.Info
+		var told []coreinbox.Info
 		asked := 0
-		observer := &inbox.Observer{
-			Produced:  func(i inbox.Info, _ int) { told = append(told, i) },
-			Processed: func(i inbox.Info) { told = append(told, i) },
+		observer := &coreinbox.Observer{
+			Produced:  func(i coreinbox.Info, _ int) { told = append(told, i) },
+			Processed: func(i coreinbox.Info) { told = append(told, i) },
 		}
-		id := func(*message.Message) (string, error) { asked++; return "e", nil }
-		w := newWorld(t, func(c *inbox.Config) { c.Publisher, c.Observer, c.EventID = &publisher{}, observer, id })
-		a := newAtLeastOnce(t, func(c *inbox.AtLeastOnceConfig) {
-			c.Publisher, c.Observer, c.EventID = &publisher{}, observer, id
-		})
+		id := func(coreinbox.Message) (string, error) { asked++; return "e", nil }
+		w := newWorld(t, func(c *coreinbox.Config) { c.Observer, c.EventID = observer, id })
+		a := newAtLeastOnce(t, func(c *coreinbox.AtLeastOnceConfig) { c.Observer, c.EventID = observer, id })
+		out := inbox.Publisher(&publisher{})
+		w.in.opts, a.opts = append(w.in.opts, out), append(a.opts, out)
 		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		for _, middleware := range []message.HandlerMiddleware{w.in.Middleware, a.Middleware} {
 			told, asked = nil, 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
@@ -127,13 +129,14 @@ func healthy(string) bool { return false }
 func newClinic(t *testing.T) *clinic {
 	t.Helper()
 	c := &clinic{queues: newQueues(), world: newWorld(t), ill: func(string) bool { return true }}
-	m := inbox.Middleware(c.repo.Transactor(), "billing", inbox.Poison(c.queues, "poison"), inbox.Into(&c.in),
-		inbox.Configure(func(cfg *inbox.Config) {
-			cfg.Store, cfg.Transactor, cfg.Logger = c.store, c.repo.Transactor(), slog.New(slog.DiscardHandler)
-		}))
+	in, err := coreinbox.New(coreinbox.Config{
+		Consumer: "billing", Store: c.store, Transactor: c.repo.Transactor(), Logger: slog.New(slog.DiscardHandler),
+	})
+	must(t, err)
+	c.in = &wired{Inbox: in}
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	must(t, err)
-	router.AddMiddleware(m)
+	router.AddMiddleware(inbox.Wrap(in, inbox.Poison(c.queues, "poison")))
 	router.AddConsumerHandler("invoice", "orders", c.queues, c.handle)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -208,10 +211,10 @@ func (c *clinic) request() inbox.ReleaseRequest {
 	}
 }
 
-func (c *clinic) wantReleased(req inbox.ReleaseRequest, want inbox.Released, wantErr error) {
+func (c *clinic) wantReleased(req inbox.ReleaseRequest, want coreinbox.Released, wantErr error) {
 	c.t.Helper()
-	got, err := c.in.Release(c.t.Context(), req)
-	if got != want || !errors.Is(err, wantErr) {
+	got, err := inbox.Release(c.t.Context(), c.in.Inbox, req)
+	if !reflect.DeepEqual(got, want) || !errors.Is(err, wantErr) {
 		c.t.Errorf("%+v, %v; want %+v, %v", got, err, want, wantErr)
 	}
 }
@@ -222,10 +225,10 @@ func TestReleaseHasParkedMessagesProcessedInTheirOrder(t *testing.T) {
 		ids := []string{"a:1", "b:1", "a:2", "c:1", "a:3", "b:2", "d:1", "a:4"}
 		c.park(ids...)
 		c.ill = healthy
-		c.wantReleased(c.request(), inbox.Released{Sent: 8, Processed: 8}, nil)
+		c.wantReleased(c.request(), coreinbox.Released{Sent: 8, Processed: 8}, nil)
 		c.wantHandled(ids...)
 		c.wantQueue()
-		c.wantReleased(c.request(), inbox.Released{}, nil)
+		c.wantReleased(c.request(), coreinbox.Released{}, nil)
 		for _, id := range ids {
 			c.effect(id, 1)
 		}
@@ -237,10 +240,10 @@ func TestReleaseStopsWhenAMessageIsParkedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClinic(t)
 		c.park("a:1", "a:2", "b:1", "b:2", "c:1", "c:2", "d:1", "d:2")
-		c.wantReleased(c.request(), inbox.Released{Sent: 1}, inbox.ErrParkedAgain)
+		c.wantReleased(c.request(), coreinbox.Released{Sent: 1}, coreinbox.ErrParkedAgain)
 		c.wantHandled("a:1")
-		_, err := c.in.Release(t.Context(), c.request())
-		if !errors.Is(err, inbox.ErrParkedAgain) || !strings.Contains(err.Error(), illness) {
+		_, err := inbox.Release(t.Context(), c.in.Inbox, c.request())
+		if !errors.Is(err, coreinbox.ErrParkedAgain) || !strings.Contains(err.Error(), illness) {
 			t.Errorf("%v", err)
 		}
 		synctest.Wait()
@@ -248,14 +251,14 @@ func TestReleaseStopsWhenAMessageIsParkedAgain(t *testing.T) {
 
 		// The third of the rest is bad. It is in the second wave, which is sent as a whole.
 		c.ill = func(id string) bool { return id == "c:1" }
-		got, err := c.in.Release(t.Context(), c.request())
-		if !errors.Is(err, inbox.ErrParkedAgain) || got.Sent != 5 {
+		got, err := inbox.Release(t.Context(), c.in.Inbox, c.request())
+		if !errors.Is(err, coreinbox.ErrParkedAgain) || got.Sent != 5 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		synctest.Wait()
 		c.wantQueue("d:2", "a:1", "a:2", "c:1")
 		c.ill = healthy
-		c.wantReleased(c.request(), inbox.Released{Sent: 4, Processed: 4}, nil)
+		c.wantReleased(c.request(), coreinbox.Released{Sent: 4, Processed: 4}, nil)
 		for _, id := range []string{"a:1", "a:2", "b:1", "b:2", "c:1", "c:2", "d:1", "d:2"} {
 			c.effect(id, 1)
 		}
@@ -268,7 +271,7 @@ func TestReleaseSelects(t *testing.T) {
 		c.park("a:1", "b:1", "a:2", "b:2", "c:1")
 		c.ill = healthy
 		req := c.request()
-		req.Select = func(p inbox.Parked) bool {
+		req.Select = func(p coreinbox.Parked) bool {
 			if p.Topic != "orders" || p.Key.Handler != "invoice" || p.At.IsZero() ||
 				!strings.Contains(p.Reason, illness) {
 				t.Errorf("%+v", p)
@@ -276,13 +279,13 @@ func TestReleaseSelects(t *testing.T) {
 			return p.Key.EventID != "a:1"
 		}
 		// a:2 stays behind a:1, although it is selected.
-		c.wantReleased(req, inbox.Released{Sent: 3, Processed: 3, Kept: 2}, nil)
+		c.wantReleased(req, coreinbox.Released{Sent: 3, Processed: 3, Kept: 2, Behind: 1}, nil)
 		c.wantHandled("b:1", "b:2", "c:1")
 		c.wantQueue("a:1", "a:2")
 
 		req = c.request()
 		req.Limit = 1
-		c.wantReleased(req, inbox.Released{Sent: 1, Processed: 1}, nil)
+		c.wantReleased(req, coreinbox.Released{Sent: 1, Processed: 1}, nil)
 		c.wantQueue("a:2")
 	})
 }
@@ -303,14 +306,14 @@ func TestReleaseIsKilledBetweenItsSteps(t *testing.T) {
 			}
 		}
 		kill("a:1", false)
-		c.wantReleased(c.request(), inbox.Released{}, killed)
+		c.wantReleased(c.request(), coreinbox.Released{}, killed)
 		c.wantQueue("a:1", "a:2", "a:3")
 		kill("a:2", true)
-		c.wantReleased(c.request(), inbox.Released{Sent: 1, Processed: 1}, killed)
+		c.wantReleased(c.request(), coreinbox.Released{Sent: 1, Processed: 1}, killed)
 		synctest.Wait()
 		c.wantQueue("a:2", "a:3")
 		c.publish = nil
-		c.wantReleased(c.request(), inbox.Released{Sent: 1, Processed: 1, Done: 1}, nil)
+		c.wantReleased(c.request(), coreinbox.Released{Sent: 1, Processed: 1, Done: 1}, nil)
 		c.wantQueue()
 		c.wantHandled("a:1", "a:2", "a:3")
 	})
@@ -324,7 +327,7 @@ func TestReleaseNeedsAConsumer(t *testing.T) {
 			return topic != "orders", nil // nobody gets it
 		}
 		began := time.Now()
-		c.wantReleased(c.request(), inbox.Released{Sent: 1}, inbox.ErrNotHandled)
+		c.wantReleased(c.request(), coreinbox.Released{Sent: 1}, coreinbox.ErrNotHandled)
 		if took := time.Since(began); took < time.Minute || took > time.Minute+time.Second {
 			t.Errorf("it took %s", took)
 		}
@@ -337,10 +340,8 @@ func TestReleaseKeepsAndDropsMessages(t *testing.T) {
 		c := newClinic(t)
 		c.park("a:1", "b:1")
 		c.ill = healthy
-		if n, err := c.in.Discard(t.Context(), inbox.DiscardRequest{
-			Keys:  []inbox.Key{{Consumer: "billing", Handler: "invoice", EventID: "b:1"}},
-			Actor: "ada", Reason: "hopeless",
-		}); n != 1 || err != nil {
+		key := coreinbox.Key{Consumer: "billing", Handler: "invoice", EventID: "b:1"}
+		if n, err := c.in.Discard(t.Context(), []coreinbox.Key{key}, "ada", "hopeless"); n != 1 || err != nil {
 			t.Fatalf("%d, %v", n, err)
 		}
 		parked := func(id string, metadata ...string) *message.Message {
@@ -354,7 +355,7 @@ func TestReleaseKeepsAndDropsMessages(t *testing.T) {
 			parked("unknown", "topic_poisoned", "orders", "Nats-Msg-Id", "n")); err != nil {
 			t.Fatal(err)
 		}
-		c.wantReleased(c.request(), inbox.Released{Sent: 2, Processed: 2, Done: 1, Kept: 3}, nil)
+		c.wantReleased(c.request(), coreinbox.Released{Sent: 2, Processed: 2, Done: 1, Kept: 3}, nil)
 		c.wantHandled("a:1", "unknown")
 		c.wantQueue("no topic", "", "another consumer")
 	})
@@ -367,8 +368,8 @@ func TestReleaseEndsWithItsContext(t *testing.T) {
 		c.park("a:1")
 		req := c.request()
 		ctx, stop := context.WithCancel(t.Context())
-		req.Select = func(inbox.Parked) bool { stop(); return true }
-		if got, err := c.in.Release(ctx, req); got.Sent != 0 || !errors.Is(err, context.Canceled) {
+		req.Select = func(coreinbox.Parked) bool { stop(); return true }
+		if got, err := inbox.Release(ctx, c.in.Inbox, req); got.Sent != 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		c.wantQueue("a:1")
@@ -378,8 +379,8 @@ func TestReleaseEndsWithItsContext(t *testing.T) {
 func TestReleaseRefusesIncompleteRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, err := w.in.Release(t.Context(), inbox.ReleaseRequest{Limit: -1, Wait: -1, Idle: -1})
-	wantErr(t, err, inbox.ErrInvalidRequest, "Release")
+	_, err := inbox.Release(t.Context(), w.in.Inbox, inbox.ReleaseRequest{Limit: -1, Wait: -1, Idle: -1})
+	wantErr(t, err, coreinbox.ErrInvalidRequest, "Release")
 	for _, part := range []string{"From", "Topic", "To", "Actor", "Reason", "Limit", "Wait", "Idle"} {
 		if !strings.Contains(err.Error(), "ReleaseRequest."+part+" ") {
 			t.Errorf("%v does not say %s", err, part)

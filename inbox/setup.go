@@ -2,18 +2,17 @@ package inbox
 
 import (
 	"cmp"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"reflect"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	engine "github.com/ormoutbox/ormoutbox/core/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -24,47 +23,32 @@ import (
 //	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), "billing", inbox.CreateTables()))
 //
 // t is the Transactor of the ORM: gormoutbox.Transactor(db), bunoutbox.Transactor(db),
-// entoutbox.Transactor(client.Tx). For database/sql there is SQL. consumer is Config.Consumer:
-// choose it once. Settings without an option have the defaults of Config, with three differences.
-// Without Poison no message is given up: a message that keeps failing is tried again until it
-// succeeds. The logger is slog.Default(). Middleware builds the chain itself:
-// Poison(Retry(Inbox(handler))).
+// entoutbox.Transactor(client.Tx). For database/sql there is [SQL]. consumer names this consumer in
+// the table: choose it once. Middleware is [Wrap] of an Inbox with the defaults of package
+// core/inbox, with two differences. Without [Poison], [AckDead] or [ReturnDead] no message is given
+// up: a message that keeps failing is tried again until it succeeds. The logger is slog.Default().
 //
 // Middleware returns without a query. While the database cannot be reached, or its tables cannot be
 // created, messages fail, the reason is logged, and they are tried again. Like Router.AddHandler it
 // panics when an argument is wrong: an empty consumer, a nil Transactor, options that contradict
-// each other. New and Chain return errors instead.
+// each other.
 func Middleware(t core.Transactor, consumer string, opts ...Option) message.HandlerMiddleware {
 	o := newOptions(opts)
-	if o.ttl != 0 {
-		o.bad("TTL is for Leased")
+	o.notLeased()
+	store, err := sqlinbox.On(t, sqlinbox.Config{AutoCreate: o.createTables})
+	cfg := coreinbox.Config{Consumer: consumer, Store: store, Logger: slog.Default()}
+	if err != nil { // New says it, with what else is wrong
+		cfg.Transactor, cfg.Store = t, &sqlinbox.Store{}
 	}
-	lazy := &lazyInbox{t: t, create: o.createTables}
-	cfg := Config{Consumer: consumer, Publisher: o.publisher, Logger: slog.Default()}
-	cfg.Transactor, cfg.Store = lazy, lazy
-	if err := core.CheckTransactor(t); err != nil {
-		o.bad("%w", err)
-	}
-	for _, set := range o.configure {
-		set(&cfg)
-	}
-	if o.poison == nil && cfg.OnDead == ReturnDead {
-		if cfg.MaxAttempts > 0 {
-			o.bad("Config.MaxAttempts is %d, and nobody takes what is given up: add Poison, or set Config.OnDead to "+
-				"AckDead", cfg.MaxAttempts)
-		}
+	if o.dead == 0 {
 		cfg.MaxAttempts = -1
 	}
-	in, err := New(cfg)
+	in, err := coreinbox.New(cfg)
 	o.join(err)
-	m := o.chain("Middleware", consumer, in)
-	for _, into := range o.into {
-		*into = in
-	}
-	return m
+	return wrap(o, "Middleware", in)
 }
 
-// SQL is Middleware for database/sql. The handler finds its transaction by
+// SQL is [Middleware] for database/sql. The handler finds its transaction by
 // sqltx.FromContext(msg.Context()).
 //
 //	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables()))
@@ -72,48 +56,46 @@ func SQL(db *sql.DB, consumer string, opts ...Option) message.HandlerMiddleware 
 	return Middleware(sqltx.NewTransactor(db, ""), consumer, opts...)
 }
 
-// Leased is Middleware without a transaction, on a lease in any store of package once: see
-// AtLeastOnce. For Redis there is redisonce.Middleware. It does not take the options CreateTables,
-// Configure and Into; NewAtLeastOnce has more settings.
+// Leased is [Middleware] without a transaction, on a lease in any store of package once: see
+// AtLeastOnce of package core/inbox. For Redis there is redisonce.Middleware. It does not take the
+// options [CreateTables] and [AckDead].
 func Leased(store once.Store, consumer string, opts ...Option) message.HandlerMiddleware {
 	o := newOptions(opts)
 	if o.createTables {
 		o.bad("CreateTables is for Middleware and SQL")
 	}
-	if len(o.configure) > 0 {
-		o.bad("Configure is for Middleware and SQL: use NewAtLeastOnce and Chain")
-	}
-	if len(o.into) > 0 {
-		o.bad("Into is for Middleware and SQL: a lease has no table")
-	}
-	o.ttl = cmp.Or(o.ttl, DefaultTTL)
-	runner, err := once.New(once.Config{Store: store, TTL: o.ttl})
+	runner, err := once.New(once.Config{Store: store, TTL: cmp.Or(o.ttl, 7*24*time.Hour)})
 	o.join(err)
-	cfg := AtLeastOnceConfig{Consumer: consumer, Runner: runner, Publisher: o.publisher, Logger: slog.Default()}
-	if o.poison == nil {
+	cfg := coreinbox.AtLeastOnceConfig{Consumer: consumer, Runner: runner, Logger: slog.Default()}
+	if o.dead == 0 {
 		cfg.MaxAttempts = -1
 	}
-	a, err := NewAtLeastOnce(cfg)
+	a, err := coreinbox.NewAtLeastOnce(cfg)
 	o.join(err)
-	return o.chain("Leased", consumer, a)
+	return wrap(o, "Leased", a)
 }
 
-// DefaultTTL is how long Leased remembers events that are done.
-const DefaultTTL = 7 * 24 * time.Hour
-
-// Option is a setting of Middleware, SQL, Leased and redisonce.Middleware.
+// Option is a setting of [Middleware], [SQL], [Wrap], [Leased] and redisonce.Middleware.
 type Option func(*options)
 
 type options struct {
 	createTables bool
 	poison       *poisonQueue
+	dead         onDead
 	retry        message.HandlerMiddleware
 	publisher    message.Publisher
 	ttl          time.Duration
-	configure    []func(*Config)
-	into         []**Inbox
 	problems     []error
 }
+
+// onDead says what becomes of the message of a dead event. Zero: no option says.
+type onDead uint8
+
+const (
+	toPoison onDead = iota + 1
+	ackDead
+	returnDead
+)
 
 func newOptions(opts []Option) *options {
 	o := &options{}
@@ -137,39 +119,61 @@ func (o *options) join(err error) {
 	}
 }
 
-// chain builds the middleware, or panics with all problems.
-func (o *options) chain(name, consumer string, d Deduplicator) message.HandlerMiddleware {
-	if err := errors.Join(o.problems...); err != nil {
-		//nolint:forbidigo // it panics at the start of the program, like Router.AddHandler; New returns an error
-		panic(fmt.Sprintf("inbox.%s: %v", name, err))
+func (o *options) notLeased() {
+	if o.ttl != 0 {
+		o.bad("TTL is for Leased")
 	}
-	c := ChainConfig{Inbox: d, Retry: o.retry}
-	if o.poison != nil {
-		o.poison.consumer = consumer
-		c.Poison = o.poison.middleware
+}
+
+func (o *options) whenDead(what onDead) {
+	if o.dead != 0 {
+		o.bad("only one of Poison, AckDead and ReturnDead is possible")
 	}
-	return c.chain
+	o.dead = what
 }
 
 // CreateTables creates the tables of the inbox, or brings them up to date, before the first message
 // is processed, as Migrate of a sqlinbox.Store does. Without this option the tables must exist.
 func CreateTables() Option { return func(o *options) { o.createTables = true } }
 
-// Poison sends messages that can never be processed (Final) to a topic, with their payload and the
-// metadata of Watermill's PoisonQueue, and acknowledges them. With it, messages are given up after
-// Config.MaxAttempts and Config.MinAge. A message that cannot be sent there is rejected and comes
-// again.
+// Poison sends messages that can never be processed (Final of package core/inbox) to a topic, with
+// their payload and the metadata of Watermill's PoisonQueue, and acknowledges them. With it,
+// messages are given up after MaxAttempts and MinAge of the inbox. A message that cannot be sent
+// there is rejected and comes again.
 func Poison(pub message.Publisher, topic string) Option {
 	return func(o *options) {
 		if isNil(pub) || topic == "" {
 			o.bad("Poison needs a publisher and a topic")
-			return
 		}
 		o.poison = &poisonQueue{pub: pub, topic: topic}
+		o.whenDead(toPoison)
 	}
 }
 
-// Retry puts a middleware such as Watermill's Retry between Poison and the inbox. The inbox works
+// AckDead acknowledges the message of a dead event. The table keeps the event id and the place of
+// the message, not its payload. Use it where the broker keeps messages (Kafka), so that a redriven
+// event can be read again. A message without a usable event id is in no table: it is rejected.
+func AckDead() Option { return func(o *options) { o.whenDead(ackDead) } }
+
+// ReturnDead returns the error of a dead event, which wraps ErrDead of package core/inbox, to a
+// poison queue of your own outside of the inbox:
+//
+//	poison, err := middleware.PoisonQueueWithFilter(publisher, "billing_poison", coreinbox.Final)
+//	router.AddMiddleware(poison, inbox.Wrap(in, inbox.ReturnDead()))
+//
+// Give it Final as its filter, so that an outage of the database does not fill the poison queue.
+// Without a poison queue the broker delivers the message again and again. It is not processed, and
+// holds up those behind it.
+func ReturnDead() Option { return func(o *options) { o.whenDead(returnDead) } }
+
+// Retry puts a middleware such as Watermill's Retry between [Poison] and the inbox:
+//
+//	inbox.Retry(middleware.Retry{
+//		MaxRetries: 3, InitialInterval: 100 * time.Millisecond, ResetContextOnRetry: true,
+//		ShouldRetry: func(p middleware.RetryParams) bool { return !coreinbox.Final(p.Err) },
+//	}.Middleware)
+//
+// Each of its attempts runs a whole transaction, and counts towards MaxAttempts. The inbox works
 // without one: it pauses, and the broker delivers again.
 func Retry(m message.HandlerMiddleware) Option {
 	return func(o *options) {
@@ -180,183 +184,63 @@ func Retry(m message.HandlerMiddleware) Option {
 	}
 }
 
-// Publisher publishes the messages that handlers return: Config.Publisher, or the one of
-// AtLeastOnceConfig.
-func Publisher(pub message.Publisher) Option { return func(o *options) { o.publisher = pub } }
+// Publisher publishes the messages that handlers return. With a transaction it must write them to
+// the outbox, in the transaction of their context: a watermillbridge.OutboxPublisher. Without this
+// option a handler that returns messages fails with [ErrProducedNeedsOutbox].
+func Publisher(pub message.Publisher) Option {
+	return func(o *options) {
+		if isNil(pub) {
+			o.bad("Publisher was given nil")
+		}
+		o.publisher = pub
+	}
+}
 
-// TTL is how long Leased remembers events that are done. It must be longer than the broker, its
-// poison queue and any replay can deliver a message. Default: DefaultTTL.
+// TTL is how long [Leased] remembers events that are done. It must be longer than the broker, its
+// poison queue and any replay can deliver a message. Default: 7 days.
 func TTL(d time.Duration) Option { return func(o *options) { o.ttl = d } }
 
-// Configure changes any setting in the Config of Middleware and SQL, before the Config is checked.
-func Configure(set func(*Config)) Option {
-	return func(o *options) {
-		if set == nil {
-			o.bad("Configure was given nil")
-			return
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
+}
+
+// Metadata of a message in a poison queue that Watermill's PoisonQueue writes too.
+const (
+	reasonPoisoned     = coreinbox.HeaderParkedReason
+	subscriberPoisoned = "subscriber_poisoned"
+)
+
+// natsMsgID names a message for a JetStream stream. If the poison queue, or the topic of a released
+// message, is in the stream that the message came from, the stream would drop it as a duplicate.
+const natsMsgID = "Nats-Msg-Id"
+
+// poisonQueue is Watermill's PoisonQueue with Final as its filter. It sends a copy of the message.
+// If the copy cannot be sent, the message itself is unchanged.
+type poisonQueue struct {
+	pub   message.Publisher
+	topic string
+}
+
+func (p *poisonQueue) middleware(consumer string, h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		out, err := h(msg)
+		if !coreinbox.Final(err) {
+			return out, err
 		}
-		o.configure = append(o.configure, set)
-	}
-}
-
-// Into stores the Inbox of Middleware or SQL in *in, which lists, redrives, discards and releases
-// events, and cleans up:
-//
-//	var in *inbox.Inbox
-//	router.AddMiddleware(inbox.Middleware(t, "billing", inbox.Into(&in)))
-//	dead, err := in.ListDead(ctx, inbox.DeadQuery{})
-func Into(in **Inbox) Option {
-	return func(o *options) {
-		if in == nil {
-			o.bad("Into was given nil")
-			return
+		ctx := msg.Context()
+		poisoned := msg.Copy()
+		poisoned.SetContext(ctx)
+		delete(poisoned.Metadata, natsMsgID)
+		poisoned.Metadata.Set(reasonPoisoned, err.Error())
+		poisoned.Metadata.Set(coreinbox.HeaderParkedTopic, message.SubscribeTopicFromCtx(ctx))
+		poisoned.Metadata.Set(coreinbox.HeaderParkedHandler, handlerOf(ctx))
+		poisoned.Metadata.Set(subscriberPoisoned, message.SubscriberNameFromCtx(ctx))
+		poisoned.Metadata.Set(coreinbox.HeaderParkedConsumer, consumer)
+		poisoned.Metadata.Set(coreinbox.HeaderParkedAt, time.Now().UTC().Format(time.RFC3339))
+		if perr := p.pub.Publish(p.topic, poisoned); perr != nil {
+			return nil, errors.Join(err, fmt.Errorf("inbox: send to the poison queue %q: %w", p.topic, perr))
 		}
-		o.into = append(o.into, in)
+		return nil, nil
 	}
-}
-
-// lazyInbox is a Transactor and its Store. It learns the dialect of the database from the first
-// transaction.
-type lazyInbox struct {
-	t      core.Transactor
-	create bool
-
-	mu    sync.Mutex
-	store *sqlinbox.Store
-}
-
-var _ Store = (*lazyInbox)(nil)
-
-var errProbe = errors.New("inbox: nothing to commit")
-
-// ready returns the store. One caller at a time makes it. If that fails, the next caller tries
-// again.
-func (l *lazyInbox) ready(ctx context.Context) (*sqlinbox.Store, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.store != nil {
-		return l.store, nil
-	}
-	var d core.Dialect
-	err := l.t.RunInTx(ctx, func(_ context.Context, tx core.Tx) error {
-		d = tx.Dialect()
-		return errProbe
-	})
-	if err != nil && !errors.Is(err, errProbe) {
-		return nil, err
-	}
-	store, err := sqlinbox.On(l.t, sqlinbox.Config{Dialect: d})
-	if err != nil {
-		return nil, err
-	}
-	if l.create {
-		// The time of one message may be too short for it.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		if err := store.Migrate(ctx); err != nil {
-			return nil, fmt.Errorf("inbox: create tables: %w", err)
-		}
-	}
-	l.store = store
-	return store, nil
-}
-
-// RunInTx implements core.Transactor.
-func (l *lazyInbox) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
-	if _, err := l.ready(ctx); err != nil {
-		return err
-	}
-	return l.t.RunInTx(ctx, fn)
-}
-
-// Register implements Store.
-func (l *lazyInbox) Register(ctx context.Context, r engine.Registration) ([]engine.Registration, error) {
-	s, err := l.ready(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.Register(ctx, r)
-}
-
-// Begin implements Store. RunInTx has made the store ready.
-func (l *lazyInbox) Begin(ctx context.Context, tx core.Tx, e Event) (engine.State, int, error) {
-	return l.made().Begin(ctx, tx, e)
-}
-
-// BeginBatch implements Store.
-func (l *lazyInbox) BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]engine.State, error) {
-	return l.made().BeginBatch(ctx, tx, events)
-}
-
-// Advance implements Store.
-func (l *lazyInbox) Advance(ctx context.Context, tx core.Tx, e Event) (newer bool, err error) {
-	return l.made().Advance(ctx, tx, e)
-}
-
-// Fail implements Store.
-func (l *lazyInbox) Fail(ctx context.Context, f engine.Failure) (engine.State, int, error) {
-	return l.made().Fail(ctx, f)
-}
-
-// ListDead implements Store.
-func (l *lazyInbox) ListDead(ctx context.Context, q engine.DeadQuery) ([]DeadEvent, error) {
-	s, err := l.ready(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.ListDead(ctx, q)
-}
-
-// Redrive implements Store.
-func (l *lazyInbox) Redrive(ctx context.Context, keys []Key, actor, reason string) (int, error) {
-	s, err := l.ready(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return s.Redrive(ctx, keys, actor, reason)
-}
-
-// Discard implements Store.
-func (l *lazyInbox) Discard(ctx context.Context, keys []Key, actor, reason string) (int, error) {
-	s, err := l.ready(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return s.Discard(ctx, keys, actor, reason)
-}
-
-// Cleanup implements Store.
-func (l *lazyInbox) Cleanup(ctx context.Context, consumer string, keep time.Duration, limit int) (int, error) {
-	s, err := l.ready(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return s.Cleanup(ctx, consumer, keep, limit)
-}
-
-// Archive implements Archiver.
-func (l *lazyInbox) Archive(ctx context.Context, consumer string, keep time.Duration, limit int,
-	fn func(ctx context.Context, events []ArchivedEvent) error,
-) (int, error) {
-	s, err := l.ready(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return s.Archive(ctx, consumer, keep, limit, fn)
-}
-
-// CleanupKeys implements Store.
-func (l *lazyInbox) CleanupKeys(ctx context.Context, consumer string, keep time.Duration, limit int) (int, error) {
-	s, err := l.ready(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return s.CleanupKeys(ctx, consumer, keep, limit)
-}
-
-// made returns the store. RunInTx has set it before its transaction begins.
-func (l *lazyInbox) made() *sqlinbox.Store {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.store
 }

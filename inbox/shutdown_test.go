@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // lockedBuffer is a bytes.Buffer for a logger of several goroutines.
@@ -39,14 +39,14 @@ func (b *lockedBuffer) String() string {
 // warning, however often the Pub/Sub delivers the message again.
 func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	var log lockedBuffer
-	w := newWorld(t, func(c *inbox.Config) {
+	w := newWorld(t, func(c *coreinbox.Config) {
 		c.MaxAttempts = 1
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	})
-	l := newLeased(t, func(c *inbox.AtLeastOnceConfig) {
+	l := newLeased(t, func(c *coreinbox.AtLeastOnceConfig) {
 		c.MaxAttempts, c.MinAge = 1, -1
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
-		c.Observer = &inbox.Observer{Failed: func(i inbox.Info) {
+		c.Observer = &coreinbox.Observer{Failed: func(i coreinbox.Info) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.infos = append(w.infos, i)
@@ -67,7 +67,7 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 	<-begun
 	cancel()
 	for range 2 {
-		if err := <-errs; !errors.Is(err, ended) || !errors.Is(err, context.Canceled) || inbox.Final(err) {
+		if err := <-errs; !errors.Is(err, ended) || !errors.Is(err, context.Canceled) || coreinbox.Final(err) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestAStoppingConsumerIsNoFailure(t *testing.T) {
 // A Router on a Go channel keeps delivering a rejected message while it is being closed.
 func TestAStoppingRouterDoesNotFloodTheLog(t *testing.T) {
 	var log lockedBuffer
-	w := newWorld(t, func(c *inbox.Config) {
+	w := newWorld(t, func(c *coreinbox.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	})
 	t.Run("router", func(t *testing.T) {
@@ -136,10 +136,10 @@ func TestAStoppingRouterDoesNotFloodTheLog(t *testing.T) {
 
 // A handler that panics because its consumer stops spends no attempt, in both modes.
 func TestAPanicOfAStoppingConsumerSpendsNoAttempt(t *testing.T) {
-	w := newWorld(t, func(c *inbox.Config) { c.MaxAttempts, c.Logger = 2, slog.New(slog.DiscardHandler) })
-	l := newLeased(t, func(c *inbox.AtLeastOnceConfig) {
+	w := newWorld(t, func(c *coreinbox.Config) { c.MaxAttempts, c.Logger = 2, slog.New(slog.DiscardHandler) })
+	l := newLeased(t, func(c *coreinbox.AtLeastOnceConfig) {
 		c.MaxAttempts, c.MinAge, c.Logger = 2, -1, slog.New(slog.DiscardHandler)
-		c.Observer = &inbox.Observer{Failed: func(i inbox.Info) {
+		c.Observer = &coreinbox.Observer{Failed: func(i coreinbox.Info) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.infos = append(w.infos, i)
@@ -159,13 +159,13 @@ func TestAPanicOfAStoppingConsumerSpendsNoAttempt(t *testing.T) {
 		}
 		equal(t, len(w.infos), 3, "%s: told of deliveries", name)
 		for _, i := range w.infos {
-			if i.Attempt != 0 || !errors.Is(i.Err, inbox.ErrPanicked) {
+			if i.Attempt != 0 || !errors.Is(i.Err, coreinbox.ErrPanicked) {
 				t.Errorf("%s: told of attempt %d: %v", name, i.Attempt, i.Err)
 			}
 		}
 		w.infos = nil
 		fails := func(*message.Message) ([]*message.Message, error) { return nil, errors.New("once") }
-		if err := errOf(h(fails)(event(t.Context(), "e"))); inbox.Final(err) {
+		if err := errOf(h(fails)(event(t.Context(), "e"))); coreinbox.Final(err) {
 			t.Errorf("%s: the first failure gave the event up: %v", name, err)
 		}
 		works := func(*message.Message) ([]*message.Message, error) { return nil, nil }

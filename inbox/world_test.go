@@ -6,15 +6,44 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/inbox"
+)
+
+// wired is an inbox for a Router.
+type wired struct {
+	*coreinbox.Inbox
+	opts []inbox.Option
+}
+
+func (w *wired) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return inbox.Wrap(w.Inbox, w.opts...)(h)
+}
+
+func (w *wired) ProcessBatch(ctx context.Context, msgs []*message.Message,
+	fn func(ctx context.Context, fresh []*message.Message) error,
+) []error {
+	return inbox.ProcessBatch(ctx, w.Inbox, msgs, fn)
+}
+
+func (w *wired) Event(msg *message.Message) (coreinbox.Event, error) {
+	return w.Inbox.Event(inbox.MessageOf(msg))
+}
+
+// Defaults of an inbox.
+const (
+	maxAttempts   = 10
+	minAge        = 5 * time.Minute
+	maxRetryPause = 10 * time.Second
 )
 
 // world is an inbox in memory. It keeps the effects of transactions that committed, and what its
@@ -23,40 +52,35 @@ type world struct {
 	t     *testing.T
 	repo  *outboxtest.Repository
 	store *inboxtest.Store
-	in    *inbox.Inbox
+	in    *wired
 
 	mu      sync.Mutex
 	effects map[string]int
 	heard   map[string]int
-	infos   []inbox.Info
+	infos   []coreinbox.Info
 }
 
-func newWorld(t *testing.T, set ...func(*inbox.Config)) *world {
+func newWorld(t *testing.T, set ...func(*coreinbox.Config)) *world {
 	t.Helper()
 	w := &world{
 		t: t, repo: outboxtest.NewRepository(), store: inboxtest.NewStore(), effects: map[string]int{},
 		heard: map[string]int{},
 	}
-	hear := func(name string) func(inbox.Info) {
-		return func(i inbox.Info) {
+	hear := func(name string) func(coreinbox.Info) {
+		return func(i coreinbox.Info) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.heard[name]++
 			w.infos = append(w.infos, i)
 		}
 	}
-	cfg := inbox.Config{
+	cfg := coreinbox.Config{
 		Consumer: "billing", Transactor: w.repo.Transactor(), Store: w.store, MinAge: -1, RetryPause: -1,
-		Handler: func(msg *message.Message) string {
-			if name := message.HandlerNameFromCtx(msg.Context()); name != "" {
-				return name
-			}
-			return "handler"
-		},
-		Observer: &inbox.Observer{
+		Handler: "handler",
+		Observer: &coreinbox.Observer{
 			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"),
 			InProgress: hear("in progress"), Failed: hear("failed"), Dead: hear("dead"),
-			Produced: func(_ inbox.Info, n int) {
+			Produced: func(_ coreinbox.Info, n int) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.heard["produced"] += n
@@ -66,10 +90,9 @@ func newWorld(t *testing.T, set ...func(*inbox.Config)) *world {
 	for _, fn := range set {
 		fn(&cfg)
 	}
-	var err error
-	if w.in, err = inbox.New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	in, err := coreinbox.New(cfg)
+	must(t, err)
+	w.in = &wired{in, []inbox.Option{inbox.ReturnDead()}}
 	return w
 }
 

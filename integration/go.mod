@@ -51,12 +51,16 @@ require (
 )
 
 require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	github.com/labstack/echo/v4 v4.16.4
 	google.golang.org/grpc v1.84.0
 )
+
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 
 require (
 	github.com/Azure/go-amqp v0.17.0
@@ -110,6 +114,7 @@ require (
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/sony/gobreaker v1.0.0
 	github.com/twmb/franz-go v1.22.3
+	github.com/twmb/franz-go/pkg/kadm v1.20.0 // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // indirect
 	github.com/vmihailenco/msgpack v4.0.4+incompatible // indirect
 	google.golang.org/appengine v1.6.8 // indirect
@@ -192,6 +197,7 @@ require (
 	github.com/ormoutbox/ormoutbox/inbox v0.0.0
 	github.com/ormoutbox/ormoutbox/inbox/redisonce v0.0.0
 	github.com/ormoutbox/ormoutbox/oteloutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/outboxui v0.0.0-00010101000000-000000000000
 	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay v0.0.0
 	github.com/ormoutbox/ormoutbox/promoutbox v0.0.0
@@ -248,6 +254,8 @@ replace github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge => ../watermil
 replace github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge => ../watermillbridge/natsbridge
 
 replace github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge => ../watermillbridge/redisbridge
+
+replace github.com/ormoutbox/ormoutbox/outboxui => ../outboxui
 
 replace github.com/ormoutbox/ormoutbox/pgxoutbox => ../pgxoutbox
 

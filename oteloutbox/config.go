@@ -12,26 +12,26 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// ScopeName is the name of the instrumentation scope.
-const ScopeName = "github.com/ormoutbox/ormoutbox/oteloutbox"
+// scopeName is the name of the instrumentation scope.
+const scopeName = "github.com/ormoutbox/ormoutbox/oteloutbox"
 
 // Attributes of this project, beside those of the conventions for messaging.
 const (
-	// AttemptKey is on send spans: the number of refusals of the event so far, plus one.
-	AttemptKey = attribute.Key("outbox.attempt")
-	// PathKey is on send spans: hot, straight from the commit, or cold, claimed from the table.
-	PathKey = attribute.Key("outbox.path")
-	// EventTypeKey is on create and send spans: the type of the event.
-	EventTypeKey = attribute.Key("outbox.event.type")
-	// ReplayOfKey is on send spans of replays: the row that is sent again.
-	ReplayOfKey = attribute.Key("outbox.replay.of")
-	// ReceiptKey is on send spans: where the destination put the event, if its publisher knows.
-	ReceiptKey = attribute.Key("outbox.receipt")
-	// ConsumerKey is on process spans: Config.Consumer of the inbox.
-	ConsumerKey = attribute.Key("inbox.consumer")
-	// OutcomeKey is on process spans: processed, duplicate, stale, in_progress, failed or dead. The
+	// attemptKey is on send spans: the number of refusals of the event so far, plus one.
+	attemptKey = attribute.Key("outbox.attempt")
+	// pathKey is on send spans: hot, straight from the commit, or cold, claimed from the table.
+	pathKey = attribute.Key("outbox.path")
+	// eventTypeKey is on create and send spans: the type of the event.
+	eventTypeKey = attribute.Key("outbox.event.type")
+	// replayOfKey is on send spans of replays: the row that is sent again.
+	replayOfKey = attribute.Key("outbox.replay.of")
+	// receiptKey is on send spans: where the destination put the event, if its publisher knows.
+	receiptKey = attribute.Key("outbox.receipt")
+	// consumerKey is on process spans: Config.Consumer of the inbox.
+	consumerKey = attribute.Key("inbox.consumer")
+	// outcomeKey is on process spans: processed, duplicate, stale, in_progress, failed or dead. The
 	// span of a batch has it if it is the same for all messages.
-	OutcomeKey = attribute.Key("inbox.outcome")
+	outcomeKey = attribute.Key("inbox.outcome")
 )
 
 // TracesConfig configures a Traces. Its zero value works.
@@ -74,7 +74,7 @@ func NewTraces(cfg TracesConfig) *Traces {
 		cfg.Propagator = propagation.TraceContext{}
 	}
 	cfg.System = cmp.Or(cfg.System, "outbox")
-	return &Traces{cfg: cfg, tracer: cfg.TracerProvider.Tracer(ScopeName, trace.WithSchemaURL(semconv.SchemaURL))}
+	return &Traces{cfg: cfg, tracer: cfg.TracerProvider.Tracer(scopeName, trace.WithSchemaURL(semconv.SchemaURL))}
 }
 
 // creation reads the context in which an event was created from its headers. ctx keeps its own

@@ -70,7 +70,7 @@ func ExampleMetrics_WatchLog() {
 	metrics := oteloutbox.NewMetrics(oteloutbox.MetricsConfig{
 		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 	})
-	metrics.WatchLog(slot{}) // in a service: the *walrelay.Relay
+	metrics.WatchLog(slot{}.LogBacklog) // in a service: that of the *walrelay.Relay
 
 	var collected metricdata.ResourceMetrics
 	if err := reader.Collect(context.Background(), &collected); err != nil {

@@ -27,7 +27,7 @@ func (t *Traces) process(ctx context.Context, consumer string, msgs []inbox.Mess
 ) {
 	first := msgs[0]
 	name, attrs := t.operation("process", semconv.MessagingOperationTypeProcess, first.Topic)
-	attrs = append(attrs, ConsumerKey.String(consumer))
+	attrs = append(attrs, consumerKey.String(consumer))
 	ambient := trace.SpanContextFromContext(ctx)
 	var links []trace.Link
 	if len(msgs) == 1 {
@@ -57,7 +57,7 @@ func (t *Traces) process(ctx context.Context, consumer string, msgs []inbox.Mess
 				break
 			}
 			if n == len(results)-1 {
-				span.SetAttributes(OutcomeKey.String(string(r.Outcome)))
+				span.SetAttributes(outcomeKey.String(r.Outcome))
 			}
 		}
 		for _, r := range results {

@@ -70,7 +70,7 @@ func NewMetrics(cfg MetricsConfig) *Metrics {
 		cfg.MaxLabels = 100
 	}
 	cfg.System = cmp.Or(cfg.System, "outbox")
-	m := meter{cfg.MeterProvider.Meter(ScopeName)}
+	m := meter{cfg.MeterProvider.Meter(scopeName)}
 	set := metrics.New(m, metrics.Config{
 		Topics: cfg.Topics, Types: cfg.Types, MaxLabels: cfg.MaxLabels,
 		BacklogEvery: cfg.BacklogEvery, BacklogTimeout: cfg.BacklogTimeout,
@@ -105,7 +105,7 @@ func (m *Metrics) Keys() *once.Observer { return m.set.Keys() }
 
 // HTTP returns the observer of httpkey.Config. Attribute route is httpkey.Info.Route, never the
 // key.
-func (m *Metrics) HTTP() *httpkey.Observer { return m.set.HTTP() }
+func (m *Metrics) HTTP() func(httpkey.Info) { return m.set.HTTP() }
 
 // Effects returns the observer of command.WorkerConfig.
 func (m *Metrics) Effects() func(command.ExecInfo) { return m.set.Effects() }
@@ -121,7 +121,9 @@ func (m *Metrics) Watch(outbox metrics.Backlogger) { m.set.Watch(outbox) }
 // MetricsConfig.Types, and of all others together as "_other". The database is asked at most every
 // fourth time that it is asked for the gauges of Watch, and reads up to 300,000 rows then: leave it
 // out if nobody looks at it. The rest is as for Watch.
-func (m *Metrics) WatchTypes(outbox metrics.TypeBacklogger) { m.set.WatchTypes(outbox) }
+func (m *Metrics) WatchTypes(backlog func(context.Context) ([]core.TypeBacklog, error)) {
+	m.set.WatchTypes(backlog)
+}
 
 // WatchLog adds the gauges of readers of PostgreSQL's log (*walrelay.Relay), each with the
 // attribute slot: outbox.log.behind, outbox.log.kept, outbox.log.slot.active, outbox.log.slot.lost,
@@ -129,12 +131,23 @@ func (m *Metrics) WatchTypes(outbox metrics.TypeBacklogger) { m.set.WatchTypes(o
 // outbox.log.spilled.keys in the process that reads it. Any process may watch. A slot that two of
 // them have is that of the first; outbox.backlog.errors counts the other. A second call replaces
 // all relays. The rest is as for Watch.
-func (m *Metrics) WatchLog(relays ...metrics.LogBacklogger) { m.set.WatchLog(relays...) }
+func (m *Metrics) WatchLog(backlogs ...func(context.Context) (core.LogBacklog, error)) {
+	m.set.WatchLog(backlogs...)
+}
+
+// WatchInbox adds the gauges of the tables of an inbox, with backlog of (*inbox.Inbox).Backlog:
+// inbox.backlog.messages and inbox.backlog.oldest.age, for each handler of each consumer in the tables.
+// A dead message stays in them until a person redrives or discards it. The rest is as for Watch.
+func (m *Metrics) WatchInbox(backlog func(context.Context) ([]inbox.Backlog, error)) {
+	m.set.WatchInbox(backlog)
+}
 
 // WatchEffects adds the gauges of a table of effects: effect.backlog.messages and
 // effect.backlog.oldest.age, for each channel with effects that are not completed. The rest is as
 // for Watch.
-func (m *Metrics) WatchEffects(queue metrics.EffectBacklogger) { m.set.WatchEffects(queue) }
+func (m *Metrics) WatchEffects(backlog func(context.Context) ([]command.Backlog, error)) {
+	m.set.WatchEffects(backlog)
+}
 
 // meter makes the instruments of package metrics.
 type meter struct{ metric.Meter }

@@ -32,7 +32,7 @@ func (t *Traces) create(ctx context.Context, e core.Event) (map[string]string, f
 		return t.injected(ctx), nil
 	}
 	name, attrs := t.operation("create", semconv.MessagingOperationTypeCreate, e.Topic)
-	attrs = append(attrs, semconv.MessagingMessageID(e.ID), EventTypeKey.String(e.Type))
+	attrs = append(attrs, semconv.MessagingMessageID(e.ID), eventTypeKey.String(e.Type))
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attrs...))
 	return t.injected(ctx), func(err error) {
 		failed(span, err)
@@ -45,13 +45,13 @@ func (t *Traces) send(ctx context.Context, d core.Delivery, path core.Path) (
 ) {
 	ctx, created := t.creation(ctx, d.Headers)
 	name, attrs := t.operation("send", semconv.MessagingOperationTypeSend, d.Topic)
-	attrs = append(attrs, semconv.MessagingMessageID(d.ID), EventTypeKey.String(d.Type), AttemptKey.Int(d.Attempt),
-		PathKey.String(string(path)))
+	attrs = append(attrs, semconv.MessagingMessageID(d.ID), eventTypeKey.String(d.Type), attemptKey.Int(d.Attempt),
+		pathKey.String(string(path)))
 	if d.Key != "" && t.kafka(d.Topic) {
 		attrs = append(attrs, semconv.MessagingKafkaMessageKey(d.Key))
 	}
 	if !d.ReplayOf.IsZero() {
-		attrs = append(attrs, ReplayOfKey.String(d.ReplayOf.String()))
+		attrs = append(attrs, replayOfKey.String(d.ReplayOf.String()))
 	}
 	opts := []trace.SpanStartOption{trace.WithAttributes(attrs...)}
 	kind := trace.SpanKindClient
@@ -71,7 +71,7 @@ func (t *Traces) send(ctx context.Context, d core.Delivery, path core.Path) (
 	}
 	return ctx, headers, func(receipt string, err error) {
 		if receipt != "" {
-			span.SetAttributes(ReceiptKey.String(receipt))
+			span.SetAttributes(receiptKey.String(receipt))
 		}
 		failed(span, err)
 		span.End()

@@ -25,6 +25,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/oteloutbox"
 )
 
@@ -54,7 +55,11 @@ func newService(t *testing.T, cfg oteloutbox.TracesConfig) *service {
 	logger := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
 	s.outbox, err = core.New(core.Config{
-		Repository: s.table, Publisher: core.PublisherFunc(s.publish), Tracer: traces.Outbox(), Logger: logger,
+		Repository: s.table,
+		Publisher:  core.PublisherFunc(s.publish),
+		Relay:      relay.Config{},
+		Tracer:     traces.Outbox(),
+		Logger:     logger,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -88,23 +88,15 @@ func txOptions(opts driver.TxOptions) (o pgx.TxOptions, err error) {
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	taken, err := c.before(ctx, query, args, false)
-	switch {
-	case err != nil:
-		return nil, err
-	case taken:
-		return driver.RowsAffected(0), nil
+	if taken, err := c.before(ctx, query, args, false); taken || err != nil {
+		return driver.RowsAffected(0), err
 	}
 	return c.std.ExecContext(ctx, query, args)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	taken, err := c.before(ctx, query, args, false)
-	switch {
-	case err != nil:
-		return nil, err
-	case taken:
-		return noRows{}, nil
+	if taken, err := c.before(ctx, query, args, false); taken || err != nil {
+		return noRows{}, err
 	}
 	return c.std.QueryContext(ctx, query, args)
 }
@@ -190,23 +182,15 @@ type stmt struct {
 }
 
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	taken, err := s.conn.before(ctx, s.query, args, true)
-	switch {
-	case err != nil:
-		return nil, err
-	case taken:
-		return driver.RowsAffected(0), nil
+	if taken, err := s.conn.before(ctx, s.query, args, true); taken || err != nil {
+		return driver.RowsAffected(0), err
 	}
 	return s.Stmt.ExecContext(ctx, args)
 }
 
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	taken, err := s.conn.before(ctx, s.query, args, true)
-	switch {
-	case err != nil:
-		return nil, err
-	case taken:
-		return noRows{}, nil
+	if taken, err := s.conn.before(ctx, s.query, args, true); taken || err != nil {
+		return noRows{}, err
 	}
 	return s.Stmt.QueryContext(ctx, args)
 }

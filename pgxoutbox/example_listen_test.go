@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
@@ -27,7 +28,7 @@ func ExampleListen() {
 			return err
 		}
 		ob, err := core.New(core.Config{
-			Repository: table, Publisher: publisher,
+			Repository: table, Publisher: publisher, Relay: relay.Config{},
 			Wake: core.WakePolicy{Listen: pgxoutbox.Listen(cfg, sqloutbox.WakeChannel(""))},
 		})
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// waiting are the events that are written with COMMIT, or before a statement that might notice that
-// they are not there yet.
+// waiting holds inserts that are sent with COMMIT, or earlier if a statement could observe their
+// absence.
 type waiting struct {
 	all         []*sqltx.DeferredInsert // of one table
 	rows, bytes int
@@ -75,8 +75,8 @@ func (i *insert) done(err error) {
 // keep reports whether a connection may prepare the statement.
 func (i *insert) keep() bool { return i.all[0].Keep }
 
-// read reads the rows of the statement to their end, and returns the error of the server. That the
-// rows are not understood puts nothing in doubt.
+// read reads the rows of the statement to their end, and returns the error of the server. A decoding
+// error does not affect the transaction.
 func (i *insert) read(rows pgx.Rows) error {
 	_ = i.Read(insertRows{rows})
 	rows.Close()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/promoutbox"
 )
 
@@ -24,7 +25,7 @@ func (slot) LogBacklog(context.Context) (core.LogBacklog, error) {
 // The gauges of a relay that reads the log of PostgreSQL. Nobody reads this slot.
 func ExampleMetrics_WatchLog() {
 	metrics := promoutbox.New(promoutbox.Config{})
-	metrics.WatchLog(slot{}) // in a service: the *walrelay.Relay
+	metrics.WatchLog(slot{}.LogBacklog) // in a service: that of the *walrelay.Relay
 	fmt.Println(testutil.CollectAndCompare(metrics, strings.NewReader(`
 # HELP outbox_log_slot_active 1 while a process reads the slot, else 0. Use max over processes.
 # TYPE outbox_log_slot_active gauge
@@ -42,8 +43,11 @@ func Example() {
 	table := outboxtest.NewRepository()
 	outbox, err := core.New(core.Config{
 		Repository: table,
-		Publisher:  core.PublisherFunc(func(context.Context, core.Delivery) error { return nil }),
-		Observer:   metrics.Outbox(),
+		Publisher: core.PublisherFunc(
+			func(context.Context, core.Delivery) error { return nil },
+		),
+		Relay:    relay.Config{},
+		Observer: metrics.Outbox(),
 	})
 	if err != nil {
 		log.Fatal(err)

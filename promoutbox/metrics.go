@@ -75,13 +75,10 @@ func (m *Metrics) Inbox() *inbox.Observer { return m.set.Inbox() }
 func (m *Metrics) Keys() *once.Observer { return m.set.Keys() }
 
 // HTTP returns the observer of httpkey.Config. Label route is httpkey.Info.Route, never the key.
-func (m *Metrics) HTTP() *httpkey.Observer { return m.set.HTTP() }
+func (m *Metrics) HTTP() func(httpkey.Info) { return m.set.HTTP() }
 
 // Effects returns the observer of command.WorkerConfig.
 func (m *Metrics) Effects() func(command.ExecInfo) { return m.set.Effects() }
-
-// Backlogger is what Watch asks: a *core.Outbox.
-type Backlogger = metrics.Backlogger
 
 // Watch adds the gauges of an outbox: outbox_backlog_messages, outbox_backlog_oldest_age_seconds,
 // outbox_blocked_keys, outbox_pauses, outbox_rate_limits and outbox_unrelayed_topics. They are the
@@ -89,19 +86,15 @@ type Backlogger = metrics.Backlogger
 // missing, because an old figure would hide an outage; outbox_backlog_errors_total counts the
 // failures. Watch also counts the rows that the audit table gets from now on, whichever process
 // writes them: outbox_audit_rows_total. A second call replaces the outbox.
-func (m *Metrics) Watch(outbox Backlogger) { m.set.Watch(outbox) }
-
-// TypeBacklogger has the method that WatchTypes needs, as a *core.Outbox has.
-type TypeBacklogger = metrics.TypeBacklogger
+func (m *Metrics) Watch(outbox metrics.Backlogger) { m.set.Watch(outbox) }
 
 // WatchTypes adds outbox_type_backlog_messages, the backlog of an outbox by event type: of each of
 // Config.Types, and of all others together as "_other". The database is asked at most every fourth
 // time that it is asked for the gauges of Watch, and reads up to 300,000 rows then: leave it out if
 // nobody looks at it. The rest is as for Watch.
-func (m *Metrics) WatchTypes(outbox TypeBacklogger) { m.set.WatchTypes(outbox) }
-
-// LogBacklogger has the method that WatchLog needs, as a *walrelay.Relay has.
-type LogBacklogger = metrics.LogBacklogger
+func (m *Metrics) WatchTypes(backlog func(context.Context) ([]core.TypeBacklog, error)) {
+	m.set.WatchTypes(backlog)
+}
 
 // WatchLog adds the gauges of readers of PostgreSQL's log, each with the label slot:
 // outbox_log_behind_bytes, outbox_log_kept_bytes, outbox_log_slot_active, outbox_log_slot_lost,
@@ -110,15 +103,23 @@ type LogBacklogger = metrics.LogBacklogger
 // slot or stands by. Two relays with slots of one name, on two servers, need a Metrics each, with
 // different ConstLabels: in one, the second is left out, and outbox_backlog_errors_total counts. A
 // second call replaces all relays. The rest is as for Watch.
-func (m *Metrics) WatchLog(relays ...LogBacklogger) { m.set.WatchLog(relays...) }
+func (m *Metrics) WatchLog(backlogs ...func(context.Context) (core.LogBacklog, error)) {
+	m.set.WatchLog(backlogs...)
+}
 
-// EffectBacklogger is what WatchEffects asks: a *command.Queue.
-type EffectBacklogger = metrics.EffectBacklogger
+// WatchInbox adds the gauges of the tables of an inbox, with backlog of (*inbox.Inbox).Backlog:
+// inbox_backlog_messages and inbox_backlog_oldest_age_seconds, for each handler of each consumer in the tables.
+// A dead message stays in them until a person redrives or discards it. The rest is as for Watch.
+func (m *Metrics) WatchInbox(backlog func(context.Context) ([]inbox.Backlog, error)) {
+	m.set.WatchInbox(backlog)
+}
 
 // WatchEffects adds the gauges of a table of effects: effect_backlog_messages and
 // effect_backlog_oldest_age_seconds, for each channel with effects that are not completed. The rest
 // is as for Watch.
-func (m *Metrics) WatchEffects(queue EffectBacklogger) { m.set.WatchEffects(queue) }
+func (m *Metrics) WatchEffects(backlog func(context.Context) ([]command.Backlog, error)) {
+	m.set.WatchEffects(backlog)
+}
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {

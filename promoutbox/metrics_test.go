@@ -190,13 +190,13 @@ func TestInboxKeysHTTPAndEffectsAreCounted(t *testing.T) {
 	want(t, m, 6, "idempotency_cleanup_deleted_total")
 	want(t, m, 1, "idempotency_cleanup_errors_total")
 
-	m.HTTP().Handled(httpkey.Info{Route: "/orders", Answer: httpkey.Replayed, Key: key, Duration: time.Second})
+	m.HTTP()(httpkey.Info{Route: "/orders", Answer: "replayed", Key: key, Duration: time.Second})
 	want(t, m, 1, "idempotency_requests_total", "route=/orders", "outcome=replayed")
 	want(t, m, 0, "idempotency_requests_total", "route=/orders", "outcome=executed")
 	want(t, m, 1, "idempotency_request_duration_seconds", "route=/orders")
 
-	m.Effects()(command.ExecInfo{Channel: "mail", Result: command.Executed, Duration: time.Second})
-	m.Effects()(command.ExecInfo{Channel: "mail", Result: command.Skipped})
+	m.Effects()(command.ExecInfo{Channel: "mail", Result: "executed", Duration: time.Second})
+	m.Effects()(command.ExecInfo{Channel: "mail", Result: "skipped"})
 	want(t, m, 1, "effect_executions_total", "channel=mail", "outcome=executed")
 	want(t, m, 1, "effect_executions_total", "channel=mail", "outcome=skipped")
 	want(t, m, 1, "effect_execution_duration_seconds", "channel=mail")
@@ -211,7 +211,7 @@ func TestInboxKeysHTTPAndEffectsAreCounted(t *testing.T) {
 // An observer without one of its callbacks would count nothing and say nothing.
 func TestEveryCallbackIsSet(t *testing.T) {
 	m := promoutbox.New(promoutbox.Config{})
-	for _, o := range []any{*m.Outbox(), *m.Inbox(), *m.Keys(), *m.HTTP()} {
+	for _, o := range []any{*m.Outbox(), *m.Inbox(), *m.Keys()} {
 		v := reflect.ValueOf(o)
 		for i := range v.NumField() {
 			if v.Field(i).IsNil() {
@@ -242,10 +242,10 @@ func TestEveryValueHasASeries(t *testing.T) {
 			m.Outbox().Published(core.PublishInfo{Path: core.PathCold, Result: core.PublishResult(v)})
 		}},
 		{"../core/once/httpkey/observer.go", "", 1, func(v string) {
-			m.HTTP().Handled(httpkey.Info{Answer: httpkey.Answer(v)})
+			m.HTTP()(httpkey.Info{Answer: v})
 		}},
-		{"../core/once/command/worker.go", "", 1, func(v string) {
-			m.Effects()(command.ExecInfo{Result: command.ExecResult(v)})
+		{"../core/once/command/worker.go", "result", 1, func(v string) {
+			m.Effects()(command.ExecInfo{Result: v})
 		}},
 	} {
 		source, err := os.ReadFile(file.path)
@@ -253,7 +253,7 @@ func TestEveryValueHasASeries(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := regexp.MustCompile(`(?m)^\t`+file.constant+
-			`[A-Z]\w+ +\w+ *= "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+			`\w+ +(?:\w+ +)?= "(\w+)"`).FindAllStringSubmatch(string(source), -1)
 		if len(found) < 4 {
 			t.Fatalf("%s: found %v", file.path, found)
 		}
@@ -277,7 +277,7 @@ func TestLabelsAreBounded(t *testing.T) {
 				Result: core.PublishDone,
 			})
 			m.Inbox().Duplicate(inbox.Info{Event: inbox.Event{Key: inbox.Key{Consumer: "c", Handler: fmt.Sprint(i)}}})
-			m.HTTP().Handled(httpkey.Info{Route: fmt.Sprint("/", i), Answer: httpkey.Executed})
+			m.HTTP()(httpkey.Info{Route: fmt.Sprint("/", i), Answer: "executed"})
 		})
 	}
 	wg.Wait()
@@ -386,7 +386,7 @@ func TestBacklogOfTypes(t *testing.T) {
 		b := &types{list: []core.TypeBacklog{
 			{Type: "paid", New: 5, Retry: 2, Dead: 1}, {Type: "a", New: 3}, {Type: "b", New: 1, Dead: 2},
 		}}
-		m.WatchTypes(b)
+		m.WatchTypes(b.TypeBacklog)
 		check := func(name string, fresh, retry, dead float64) {
 			t.Helper()
 			want(t, m, fresh, "outbox_type_backlog_messages", "event_type="+name, "state=new")
@@ -428,7 +428,7 @@ func TestGaugesOfTheLog(t *testing.T) {
 			SpilledKeys: 3, Repairing: true,
 		}}
 		gone := &logReader{b: core.LogBacklog{Slot: "gone", Lost: true}}
-		m.WatchLog(read, gone)
+		m.WatchLog(read.LogBacklog, gone.LogBacklog)
 		for name, v := range map[string][2]float64{ // values of the slots read and gone; -1 if the gauge is missing
 			"outbox_log_behind_bytes": {5000, -1}, "outbox_log_kept_bytes": {9000, -1},
 			"outbox_log_safe_bytes": {-7, -1}, "outbox_log_spilled_keys": {3, -1},
@@ -457,7 +457,7 @@ func TestGaugesOfTheLog(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		want(t, m, 0, "outbox_log_slot_lost", "slot=read")
 		want(t, m, 2, "outbox_backlog_errors_total")
-		m.WatchLog(gone)
+		m.WatchLog(gone.LogBacklog)
 		want(t, m, 1, "outbox_log_slot_lost", "slot=read")
 		m.WatchLog()
 		if _, there := value(t, m, "outbox_log_slot_lost", "slot=read"); there {
@@ -622,7 +622,7 @@ func TestScrapeOfADatabaseThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := promoutbox.New(promoutbox.Config{})
 		m.Watch(hung{})
-		m.WatchTypes(hung{})
+		m.WatchTypes(hung{}.TypeBacklog)
 		began := time.Now()
 		gather(t, m)
 		if took := time.Since(began); took > 4*time.Second {
@@ -651,12 +651,13 @@ func TestTwoOutboxesOfOneProcess(t *testing.T) {
 func TestNames(t *testing.T) {
 	m := promoutbox.New(promoutbox.Config{Topics: []string{"t"}, Types: []string{"t"}})
 	m.Watch(&operated{})
-	m.WatchTypes(&types{})
-	m.WatchLog(&logReader{b: core.LogBacklog{Slot: "outbox", Known: true, Bounded: true, Leading: true}})
-	m.WatchEffects(channels{{Channel: "mail"}})
+	m.WatchTypes((&types{}).TypeBacklog)
+	m.WatchLog((&logReader{b: core.LogBacklog{Slot: "outbox", Known: true, Bounded: true, Leading: true}}).LogBacklog)
+	m.WatchInbox(handlers{{}}.Backlog)
+	m.WatchEffects(channels{{Channel: "mail"}}.Backlog)
 	m.Inbox().Dead(inbox.Info{})
 	m.Keys().Decided(once.DecideInfo{})
-	m.HTTP().Handled(httpkey.Info{})
+	m.HTTP()(httpkey.Info{})
 	m.Effects()(command.ExecInfo{})
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(m)
@@ -715,6 +716,29 @@ type channels []command.Backlog
 
 func (c channels) Backlog(context.Context) ([]command.Backlog, error) { return c, nil }
 
+type handlers []inbox.Backlog
+
+func (h handlers) Backlog(context.Context) ([]inbox.Backlog, error) { return h, nil }
+
+// What handlers have failed with is a gauge, also of a handler that has failed with nothing.
+func TestGaugesOfInbox(t *testing.T) {
+	m := promoutbox.New(promoutbox.Config{MaxLabels: 2})
+	m.WatchInbox(handlers{
+		{Consumer: "billing", Handler: "invoice", Failed: 3, Dead: 2, Redriven: 1, Oldest: time.Minute},
+		{Consumer: "billing", Handler: "mail"},
+		{Consumer: "search", Handler: "index", Dead: 4, Oldest: time.Second},
+		{Consumer: "search", Handler: "suggest", Dead: 5, Failed: 6, Oldest: time.Hour},
+	}.Backlog)
+	for state, n := range map[string]float64{"failed": 3, "dead": 2, "redriven": 1} {
+		want(t, m, n, "inbox_backlog_messages", "consumer=billing", "handler=invoice", "state="+state)
+		want(t, m, 0, "inbox_backlog_messages", "consumer=billing", "handler=mail", "state="+state)
+	}
+	want(t, m, 60, "inbox_backlog_oldest_age_seconds", "consumer=billing", "handler=invoice")
+	want(t, m, 9, "inbox_backlog_messages", "consumer=_other", "handler=_other", "state=dead")
+	want(t, m, 6, "inbox_backlog_messages", "consumer=_other", "handler=_other", "state=failed")
+	want(t, m, 3600, "inbox_backlog_oldest_age_seconds", "consumer=_other", "handler=_other")
+}
+
 // The pauses and rates of operators, topics without a relay and effects are gauges. A table without
 // them is no failure, but a table that cannot be read is one. A failure of one query hides no other
 // gauge.
@@ -727,7 +751,7 @@ func TestGaugesOfOperators(t *testing.T) {
 			{Channel: "mail", Pending: 3, Dead: 1, OldestAge: time.Minute},
 			{Channel: "push", Pending: 4, Dead: 2},
 			{Channel: "sms", Pending: 5, OldestAge: time.Second},
-		})
+		}.Backlog)
 		want(t, m, 0, "outbox_pauses", "scope=all")
 		want(t, m, 0, "outbox_pauses", "scope=topic")
 		want(t, m, 1, "outbox_rate_limits")

@@ -31,33 +31,36 @@ type call struct {
 	err   error
 
 	late    func(receipt string, err error) // may be nil
-	topic   string
+	topic   *topic
 	msg     *message.Message
 	eventID string
 	rowID   core.RowID
 	began   time.Time
 }
 
-func (p *Publisher) call(ctx context.Context, topic string, d core.Delivery, msg *message.Message,
+func (p *Publisher) call(ctx context.Context, t *topic, d core.Delivery, msg *message.Message,
 	late func(receipt string, err error),
 ) error {
-	c := p.pool.Get().(*call)
+	c, began := p.pool.Get().(*call), time.Now()
 	c.state.Store(callRunning)
-	c.late, c.topic, c.msg, c.eventID, c.rowID, c.began = late, topic, msg, d.ID, d.RowID, time.Now()
+	c.late, c.topic, c.msg, c.eventID, c.rowID, c.began = late, t, msg, d.ID, d.RowID, began
 	go c.run()
 
 	select {
 	case <-c.done:
 	case <-ctx.Done():
 		if c.state.CompareAndSwap(callRunning, callLeft) {
-			p.addStuck(topic, 1)
-			return fmt.Errorf("%w: topic %q: %w", ErrNoAnswer, topic, ended(ctx))
+			p.addStuck(t, 1)
+			return p.classified(t, began, fmt.Errorf("%w: topic %q: %w", ErrNoAnswer, t.name, ended(ctx)))
 		}
 		<-c.done // it returned at the same moment, and its answer counts
 	}
 	err := c.err
-	c.late, c.msg, c.err = nil, nil, nil
+	c.late, c.topic, c.msg, c.err = nil, nil, nil, nil
 	p.pool.Put(c)
+	if err != nil {
+		err = p.classified(t, began, err)
+	}
 	return err
 }
 
@@ -69,7 +72,7 @@ func (c *call) run() {
 		}
 		c.finish()
 	}()
-	c.err = c.p.pub.Publish(c.topic, c.msg)
+	c.err = c.p.pub.Publish(c.topic.name, c.msg)
 	returned = true
 }
 
@@ -79,28 +82,27 @@ func (c *call) panicked(v any) {
 		v = "it ended its goroutine"
 	}
 	c.err = fmt.Errorf("%w: %v", ErrPanic, v)
-	c.p.cfg.Logger.Error("watermillbridge: publisher panicked", "destination", c.topic, "event_id", c.eventID, "row_id",
-		c.rowID.String(),
-		"err", c.err, "stack", string(debug.Stack()))
+	c.p.cfg.Logger.Error("watermillbridge: publisher panicked", "destination", c.topic.name, "event_id", c.eventID,
+		"row_id", c.rowID.String(), "error", c.err, "stack", string(debug.Stack()))
 }
 
 func (c *call) finish() {
 	p := c.p
 	if c.state.CompareAndSwap(callRunning, callReturned) {
-		p.leave()
+		p.leave(c.topic, c.err == nil)
 		c.done <- struct{}{} // c belongs to the caller from here on
 		return
 	}
-	defer p.leave()
+	defer p.leave(c.topic, c.err == nil)
 	p.addStuck(c.topic, -1)
 	level := slog.LevelDebug // a failure: the caller knows that there was no answer in time
 	receipt := ""
 	if c.err == nil {
 		level = slog.LevelInfo
-		receipt = p.receipt(c.topic, c.eventID, c.rowID, c.msg)
+		receipt = p.receipt(c.topic.name, c.eventID, c.rowID, c.msg)
 	}
 	p.cfg.Logger.Log(context.Background(), level, "watermillbridge: publisher answered after its caller had left",
-		"destination", c.topic, "event_id", c.eventID, "err", c.err, "after", time.Since(c.began))
+		"destination", c.topic.name, "event_id", c.eventID, "error", c.err, "after", time.Since(c.began))
 	if c.late != nil {
 		c.late(receipt, c.err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	bridge "github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -273,7 +274,7 @@ func TestRequestReplyThroughTheOutbox(t *testing.T) {
 	channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 16}, logger)
 	broker, err := bridge.NewPublisher(channel, bridge.Config{})
 	must(t, err)
-	ob := outboxtest.NewOutbox(t, core.Config{Publisher: broker})
+	ob := outboxtest.NewOutbox(t, core.Config{Publisher: broker, Relay: relay.Config{}})
 	commands := newOutboxPublisher(t, ob, bridge.OutboxConfig{})
 
 	patience := 20 * time.Second

@@ -29,9 +29,9 @@ func NewCloudEvent(ctx context.Context, d core.Delivery, m *cloudevents.Mapper) 
 	d.Payload = nil
 	msg := NewMessage(ctx, d)
 	msg.Payload = body
-	maps.DeleteFunc(msg.Metadata, func(name, _ string) bool { return cloudevents.Collides(name) })
+	maps.DeleteFunc(msg.Metadata, func(name, _ string) bool { return m.Collides(name) })
 	if m.Mode == cloudevents.ModeStructured {
-		msg.Metadata[core.HeaderContentType] = cloudevents.StructuredContentType
+		msg.Metadata[core.HeaderContentType] = ce.ContentType()
 	}
 	maps.Copy(msg.Metadata, ce.Headers)
 	return msg, nil

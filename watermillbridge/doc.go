@@ -46,9 +46,9 @@
 // # Timeouts
 //
 // Publish of Watermill takes no context and can wait for minutes. Each call has a goroutine of its
-// own. If the relay's timeout ends first, the call is left behind, and the event is due again. If the
-// call succeeds later, the event is marked as published. If it was published again before that, its
-// consumers see it twice. At most [Config].MaxStuck calls to a topic are left behind. Configure the
-// broker's publisher so that its own timeouts are shorter than core.Config.PublishTimeout. Then calls
-// are rarely left behind.
+// own. If the relay's timeout ends first, the call is left behind, and the event is due again. If
+// the call succeeds later, the event is marked as published. If it was published again before that,
+// its consumers see it twice. At most [Config].MaxStuck calls to a topic are left behind. Configure
+// the broker's publisher so that its own timeouts are shorter than relay.Config.PublishTimeout.
+// Then calls are rarely left behind.
 package watermillbridge

@@ -50,7 +50,8 @@ func EventFromMessage(msg *message.Message) (core.Delivery, error) {
 	d.Topic = message.SubscribeTopicFromCtx(msg.Context())
 	d.Payload, d.Headers = msg.Payload, plainHeaders(msg.Metadata)
 	d.Unordered = d.Key != "" && d.KeySeq == 0
-	d.RowID, d.ReplayOf = r.rowID(core.HeaderRowID), r.rowID(core.HeaderReplayOf)
+	d.RowID = parsed(&r, core.HeaderRowID, core.ParseRowID)
+	d.ReplayOf = parsed(&r, core.HeaderReplayOf, core.ParseRowID)
 	if _, _, err := core.RowIDRange(d.ID); err != nil {
 		r.check(core.HeaderEventID, err)
 	}
@@ -75,34 +76,22 @@ func (r *reader) check(name string, err error) {
 	}
 }
 
-func (r *reader) number(name string) int64 {
-	s := r.md[name]
-	if s == "" {
-		return 0
+// parsed reads a field, which may be missing.
+func parsed[T any](r *reader, name string, parse func(string) (T, error)) (v T) {
+	if text := r.md[name]; text != "" {
+		var err error
+		v, err = parse(text)
+		r.check(name, err)
 	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	r.check(name, err)
-	return n
+	return v
+}
+
+func (r *reader) number(name string) int64 {
+	return parsed(r, name, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) })
 }
 
 func (r *reader) time(name string) time.Time {
-	s := r.md[name]
-	if s == "" {
-		return time.Time{}
-	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	r.check(name, err)
-	return t
-}
-
-func (r *reader) rowID(name string) core.RowID {
-	s := r.md[name]
-	if s == "" {
-		return core.RowID{}
-	}
-	id, err := core.ParseRowID(s)
-	r.check(name, err)
-	return id
+	return parsed(r, name, func(s string) (time.Time, error) { return time.Parse(time.RFC3339Nano, s) })
 }
 
 // event returns the event of the metadata, without topic, payload and headers.

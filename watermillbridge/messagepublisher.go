@@ -59,13 +59,11 @@ func (m *messagePublisher) publish(topic string, msg *message.Message) error {
 	own := msg.Copy() // a call that is left behind still uses it
 	own.Payload = bytes.Clone(msg.Payload)
 	own.SetContext(ctx)
-	if err := m.p.enter(topic); err != nil {
+	t, err := m.p.enter(topic)
+	if err != nil {
 		return err
 	}
-	if err := m.p.call(ctx, topic, core.Delivery{Event: core.Event{ID: msg.UUID}}, own, nil); err != nil {
-		return m.p.classified(err)
-	}
-	return nil
+	return m.p.call(ctx, t, core.Delivery{Event: core.Event{ID: msg.UUID}}, own, nil)
 }
 
 // Close implements message.Publisher.

@@ -1,6 +1,7 @@
 package watermillbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,7 +156,7 @@ func (p *OutboxPublisher) afterHandler(ctx context.Context, handler string, err 
 		"which writes the messages within it", err, handler)
 	if p.told.CompareAndSwap(false, true) {
 		core.DefaultLogger().Error("watermillbridge: messages of a handler carry no transaction; their input is "+
-			"delivered again and again", "handler", handler, "err", err)
+			"delivered again and again", "handler", handler, "error", err)
 		return err
 	}
 	select {
@@ -177,18 +178,9 @@ func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event,
 	e.ID = id
 	name := msg.Metadata[nameMetadata]
 	if derived { // these metadata belong only to the consumed event
-		e.OccurredAt = time.Time{}
-		if name != "" {
-			e.Type = name
-		}
+		e.OccurredAt, e.Type = time.Time{}, cmp.Or(name, e.Type)
 	}
-	switch {
-	case e.Type != "":
-	case name != "":
-		e.Type = name
-	default:
-		e.Type = topic
-	}
+	e.Type = cmp.Or(e.Type, name, topic)
 	var err error
 	if e.Headers, err = headersOf(keep, msg.Metadata); err != nil {
 		r.problems = append(r.problems, err)

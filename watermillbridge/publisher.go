@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -52,7 +55,7 @@ type Config struct {
 	// deduplicates by it: "Nats-Msg-Id" for JetStream. Default: core.HeaderRowID alone.
 	RowIDMetadata string
 	// Classifier judges unmarked errors of the Watermill publisher. ClassTransient leaves the error
-	// unmarked, so that core.Config.Classifier judges it. Default: ClassTransient for all.
+	// unmarked, so that relay.Config.Classifier judges it. Default: ClassTransient for all.
 	Classifier func(error) core.Class
 	// Receipt returns the place where the broker put a published message, if the publisher left it
 	// in the message. Default: no receipts.
@@ -68,8 +71,9 @@ type Config struct {
 	// set it if Marshal is not set, because they know the message then. Default: every size up to
 	// MaxPayload is taken.
 	CheckSize func(e core.Event) error
-	// AllowUnconfirmed accepts a publisher of watermill-amqp, watermill-nats or watermill-kafka that
-	// does not tell what the broker has stored (see ErrUnconfirmed), for events that may be lost.
+	// AllowUnconfirmed accepts a publisher of watermill-amqp, watermill-nats or watermill-kafka
+	// that does not tell what the broker has stored (see ErrUnconfirmed), for events that may be
+	// lost.
 	AllowUnconfirmed bool
 	// MaxStuck is how many calls for one topic may be left behind without an answer before further
 	// calls fail with ErrStuck. Calls that are running when the limit is reached may exceed it.
@@ -83,15 +87,31 @@ type Config struct {
 // Publisher publishes through a message.Publisher of Watermill, one message per call. It implements
 // core.ReceiptPublisher and core.LatePublisher. It is safe for use by several goroutines.
 type Publisher struct {
-	pub  message.Publisher
-	cfg  Config
-	pool sync.Pool // of *call
+	pub      message.Publisher
+	toBroker broker // pub, if it is that of a bridge to a broker
+	cfg      Config
+	pool     sync.Pool // of *call
 
 	mu     sync.Mutex
 	closed bool
-	calls  int            // calls that have not returned, stuck ones too
-	stuck  map[string]int // by topic; a topic without stuck calls is absent
-	idle   chan struct{}  // closed when the Publisher is closed and calls is 0
+	calls  int               // calls that have not returned, stuck ones too
+	topics map[string]*topic // those with calls
+	idle   chan struct{}     // closed when the Publisher is closed and calls is 0
+}
+
+// topic has what calls of one topic share. It is guarded by Publisher.mu.
+type topic struct {
+	name  string
+	calls int       // calls that have not returned
+	stuck int       // of them, those that were left behind
+	acked time.Time // when the broker last took a message while another call ran
+}
+
+// broker is the publisher of a bridge to a broker. A message that a broker does not want is
+// refused. So if there is no answer, the message is not at fault.
+type broker interface {
+	// WaitsFor returns what a publish waits for that has no answer. It does not wait itself.
+	WaitsFor() error
 }
 
 // NewPublisher returns a Publisher that publishes with pub. pub must return nil only if the broker
@@ -127,7 +147,8 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 	}
 	cfg.MaxStuck = cmp.Or(cfg.MaxStuck, 64)
 	cfg.Logger = cmp.Or(cfg.Logger, core.DefaultLogger())
-	p := &Publisher{pub: pub, cfg: cfg, stuck: map[string]int{}, idle: make(chan struct{})}
+	p := &Publisher{pub: pub, cfg: cfg, topics: map[string]*topic{}, idle: make(chan struct{})}
+	p.toBroker, _ = pub.(broker)
 	p.pool.New = func() any { return &call{p: p, done: make(chan struct{}, 1)} }
 	return p, nil
 }
@@ -163,11 +184,12 @@ func (p *Publisher) PublishLate(ctx context.Context, d core.Delivery, late func(
 	if err != nil {
 		return "", err
 	}
-	if err := p.enter(topic); err != nil {
+	t, err := p.enter(topic)
+	if err != nil {
 		return "", err
 	}
-	if err := p.call(ctx, topic, d, msg, late); err != nil {
-		return "", p.classified(err)
+	if err := p.call(ctx, t, d, msg, late); err != nil {
+		return "", err
 	}
 	return p.receipt(topic, d.ID, d.RowID, msg), nil
 }
@@ -180,7 +202,7 @@ func (p *Publisher) receipt(topic, eventID string, rowID core.RowID, msg *messag
 	defer func() {
 		if v := recover(); v != nil {
 			p.cfg.Logger.Error("watermillbridge: Config.Receipt panicked; the event is published", "destination", topic,
-				"event_id", eventID, "row_id", rowID.String(), "err", fmt.Errorf("%w: %v", ErrPanic, v), "stack",
+				"event_id", eventID, "row_id", rowID.String(), "error", fmt.Errorf("%w: %v", ErrPanic, v), "stack",
 				string(debug.Stack()))
 		}
 	}()
@@ -196,10 +218,9 @@ func (p *Publisher) CheckSize(e core.Event) error {
 		}
 	}
 	if limit := p.cfg.MaxPayload; limit > 0 && len(e.Payload) > limit {
-		return fmt.Errorf("watermillbridge: the payload has %d bytes, more than the %d that the broker takes of it "+
-			"(MaxPayload of the bridge's Config): "+
-			"store it elsewhere and send a reference, or set MaxPayload to what your Marshal and the broker can take",
-			len(e.Payload), limit)
+		return fmt.Errorf("watermillbridge: payload is %d bytes; the broker's limit is %d (MaxPayload of the bridge's "+
+			"Config): store the payload elsewhere and send a reference, or set MaxPayload to what your Marshal and "+
+			"the broker can take", len(e.Payload), limit)
 	}
 	if p.cfg.CheckSize == nil {
 		return nil
@@ -235,8 +256,21 @@ func (p *Publisher) marshal(ctx context.Context, d core.Delivery) (*message.Mess
 	return msg, err
 }
 
-func (p *Publisher) classified(err error) error {
-	if _, ok := core.ClassOf(err); ok || p.cfg.Classifier == nil || errors.Is(err, ErrNoAnswer) {
+// classified returns err with its class, unless that is left to the relay.
+func (p *Publisher) classified(t *topic, began time.Time, err error) error {
+	_, marked := core.ClassOf(err)
+	switch {
+	case marked:
+		return err
+	case p.toBroker != nil && isTimeout(err):
+		if errors.Is(err, ErrNoAnswer) {
+			err = fmt.Errorf("%w: %w", err, p.toBroker.WaitsFor())
+		}
+		if p.ackedSince(t, began) {
+			return core.UnavailableForKey(err) // that of its key or partition alone
+		}
+		return core.Unavailable(err)
+	case p.cfg.Classifier == nil, errors.Is(err, ErrNoAnswer):
 		return err
 	}
 	if class := p.cfg.Classifier(err); class != core.ClassTransient {
@@ -245,25 +279,54 @@ func (p *Publisher) classified(err error) error {
 	return err
 }
 
+// isTimeout reports whether err says that time ran out.
+func isTimeout(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return true
+	}
+	n, ok := errors.AsType[net.Error](err)
+	return ok && n.Timeout()
+}
+
+// ackedSince reports whether the broker has taken another message of the topic meanwhile.
+func (p *Publisher) ackedSince(t *topic, began time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return t.acked.After(began)
+}
+
 // enter counts a call that begins.
-func (p *Publisher) enter(topic string) error {
+func (p *Publisher) enter(name string) (*topic, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return core.Unavailable(ErrClosed)
+		return nil, core.Unavailable(ErrClosed)
 	}
-	if n := p.stuck[topic]; n >= p.cfg.MaxStuck {
-		return core.Unavailable(fmt.Errorf("%w: %d to %q", ErrStuck, n, topic))
+	t := p.topics[name]
+	if t == nil {
+		t = &topic{name: name}
+		p.topics[name] = t
+	}
+	if t.stuck >= p.cfg.MaxStuck {
+		return nil, core.Unavailable(fmt.Errorf("%w: %d to %q", ErrStuck, t.stuck, name))
 	}
 	p.calls++
-	return nil
+	t.calls++
+	return t, nil
 }
 
 // leave counts a call that returned.
-func (p *Publisher) leave() {
+func (p *Publisher) leave(t *topic, acked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls--
+	t.calls--
+	switch {
+	case t.calls == 0:
+		delete(p.topics, t.name)
+	case acked && p.toBroker != nil:
+		t.acked = time.Now()
+	}
 	if p.closed && p.calls == 0 {
 		close(p.idle)
 	}
@@ -271,12 +334,10 @@ func (p *Publisher) leave() {
 
 // addStuck counts calls that are left behind (1) or have returned after all (-1). The two may come
 // in any order.
-func (p *Publisher) addStuck(topic string, n int) {
+func (p *Publisher) addStuck(t *topic, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stuck[topic] += n; p.stuck[topic] == 0 {
-		delete(p.stuck, topic)
-	}
+	t.stuck += n
 }
 
 // Stuck returns the number of calls that are left behind without an answer.
@@ -284,8 +345,8 @@ func (p *Publisher) Stuck() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sum := 0
-	for _, n := range p.stuck {
-		sum += n
+	for _, t := range p.topics {
+		sum += t.stuck
 	}
 	return sum
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	bridge "github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -165,7 +166,9 @@ func TestASlowPublisherIsServed(t *testing.T) {
 			return nil
 		}, bridge.Config{Receipt: func(*message.Message) string { return "here" }})
 		repo := outboxtest.NewRepository()
-		ob, err := core.New(core.Config{Repository: repo, Publisher: p, PublishTimeout: 5 * time.Second})
+		ob, err := core.New(
+			core.Config{Repository: repo, Publisher: p, Relay: relay.Config{PublishTimeout: 5 * time.Second}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

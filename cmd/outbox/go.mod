@@ -8,6 +8,7 @@ require (
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/ormoutbox/ormoutbox v0.0.0
+	github.com/ormoutbox/ormoutbox/outboxui v0.0.0-00010101000000-000000000000
 	github.com/ormoutbox/ormoutbox/pgxoutbox v0.0.0
 	github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay v0.0.0-00010101000000-000000000000
 	github.com/ormoutbox/ormoutbox/promoutbox v0.0.0-00010101000000-000000000000
@@ -80,6 +81,8 @@ replace github.com/ormoutbox/ormoutbox => ../../
 replace github.com/ormoutbox/ormoutbox/pgxoutbox => ../../pgxoutbox
 
 replace github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay => ../../pgxoutbox/walrelay
+
+replace github.com/ormoutbox/ormoutbox/outboxui => ../../outboxui
 
 replace github.com/ormoutbox/ormoutbox/promoutbox => ../../promoutbox
 

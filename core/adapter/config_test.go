@@ -11,18 +11,38 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
-// Every setting of the outbox is a setting of an adapter, and reaches the core.Outbox.
+// Every setting of the outbox is one of an adapter, and reaches the outbox.
 func TestConfigHasEverySetting(t *testing.T) {
-	t.Parallel()
-	own := reflect.TypeFor[adapter.Config]()
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[core.Config]()) {
-		if f.Name == "Repository" { // the adapter makes it
-			continue
+	own := reflect.New(reflect.TypeFor[adapter.Config]()).Elem()
+	for _, f := range own.Fields() {
+		switch f.Kind() { // another value than the zero value
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Int, reflect.Int64:
+			f.SetInt(1)
+		case reflect.Uint8:
+			f.SetUint(1)
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
+		case reflect.Func:
+			f.Set(reflect.MakeFunc(f.Type(), nil))
+		case reflect.Map:
+			f.Set(reflect.MakeMap(f.Type()))
 		}
-		if found, ok := own.FieldByName(f.Name); !ok || found.Type != f.Type {
-			t.Errorf("adapter.Config has no field %s of type %s", f.Name, f.Type)
+	}
+	c := own.Addr().Interface().(*adapter.Config)
+	c.Publisher, c.Codec = core.NewRouter(), core.JSON
+	c.Relay.Workers, c.BacklogLimit.Rows, c.Wake.Disable = 1, 1, true
+	got := reflect.ValueOf(c.Core(outboxtest.NewRepository()))
+	for field, v := range got.Fields() {
+		if v.IsZero() {
+			t.Errorf("core.Config.%s is not set from adapter.Config", field.Name)
 		}
 	}
 }
@@ -39,7 +59,10 @@ func pool() (*sql.DB, error) { return sql.OpenDB(nowhere{}), nil }
 
 func TestSettingsArrive(t *testing.T) {
 	t.Parallel()
-	ob := adapter.New(adapter.Config{Node: "here", Workers: -1, Retention: core.Retention{Keep: -1}}, "open it")
+	ob := adapter.New(
+		adapter.Config{Node: "here", Relay: relay.Config{Workers: -1, Retention: relay.Retention{Keep: -1}}},
+		"open it",
+	)
 	err := ob.Open(t.Context(), core.SQLite, pool)
 	for _, want := range []string{"Workers is negative", "Retention.Keep is negative"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -68,10 +91,10 @@ func TestOpenReportsMistakes(t *testing.T) {
 		"prefix": {adapter.Config{Prefix: "a b"}, []string{"Prefix"}},
 		"an outbox and its settings": {
 			adapter.Config{
-				Outbox: shared.Operations().Outbox(), Publisher: core.NewRouter(), Workers: 3,
+				Outbox: shared.Operations().Outbox(), Publisher: core.NewRouter(), Relay: relay.Config{Workers: 3},
 				AutoCreate: true,
 			},
-			[]string{"Publisher and Outbox", "Workers and Outbox", "AutoCreate and Outbox"},
+			[]string{"Publisher and Outbox", "Relay and Outbox", "AutoCreate and Outbox"},
 		},
 		"an outbox elsewhere": {
 			adapter.Config{Outbox: shared.Operations().Outbox()}, []string{"postgres database", "mysql"},

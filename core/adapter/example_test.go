@@ -23,27 +23,33 @@ func capture(ctx context.Context, own *adapter.Outbox, tx core.Tx, model any) er
 	if key.Text() == "" {
 		return fmt.Errorf("%w: %s has no key", core.ErrNoAggregateID, typ.Name())
 	}
-	var c adapter.Captured
+	var events []core.Event
 	fns, _ := own.Mappers.For(typ, "orders")
 	for _, fn := range fns {
-		if err := c.Map(ctx, fn, core.OpCreate, v, key.Text()); err != nil {
-			return err
-		}
-	}
-	if r, pending, err := adapter.Pending(v); err != nil {
-		return err
-	} else if pending {
-		events, err := c.Take(r)
+		mapped, err := fn(ctx, core.OpCreate, model)
 		if err != nil {
 			return err
 		}
-		c.Add(events, v, key.Text())
+		events = append(events, mapped...)
 	}
-	if err := own.Publish(ctx, tx, c.Events()...); err != nil {
-		c.Conclude(core.RolledBack)
+	conclude := func(core.Outcome) {}
+	if r, pending, err := adapter.Pending(v); err != nil {
+		return err
+	} else if pending {
+		var recorded []core.Event
+		if recorded, conclude, err = r.HandOver(); err != nil {
+			return err
+		}
+		events = append(events, recorded...)
+	}
+	for n := range events {
+		events[n].AggregateType, events[n].AggregateID = "order", key.Text()
+	}
+	if err := own.Publish(ctx, tx, events...); err != nil {
+		conclude(core.RolledBack)
 		return err
 	}
-	tx.OnOutcome(c.Conclude)
+	tx.OnOutcome(conclude)
 	return nil
 }
 
@@ -92,15 +98,4 @@ func ExampleKeyText() {
 }
 
 // A statement whose row is not known may still write events that name their aggregate.
-func ExampleNamed() {
-	fmt.Println(adapter.Named([]core.Event{{AggregateID: "7"}}), adapter.Named([]core.Event{{}}))
-	// Output: true false
-}
-
 // The Recorder of a model is found by reflection.
-func ExampleRecorderOf() {
-	o := &order{ID: 7}
-	r, ok := adapter.RecorderOf(reflect.ValueOf(o))
-	fmt.Println(ok, r == &o.Recorder)
-	// Output: true true
-}

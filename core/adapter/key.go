@@ -19,7 +19,7 @@ type Key struct {
 
 // Add adds a column. zero says that its value is the zero value, which counts as unset.
 func (k *Key) Add(value any, zero bool) error {
-	text, err := KeyText(value)
+	text, err := keyText(value)
 	if err != nil {
 		return err
 	}
@@ -52,10 +52,10 @@ func (k *Key) Stored() string {
 	return strings.Join(escaped, ",")
 }
 
-// KeyText returns the text of one value. A text stays as it is, and bytes become hex. Other values
+// keyText returns the text of one value. A text stays as it is, and bytes become hex. Other values
 // become the result of MarshalText, String or Value (driver.Valuer), or else of fmt.Sprint. A nil
 // pointer and a Value of nil become "".
-func KeyText(v any) (string, error) {
+func keyText(v any) (string, error) {
 	r := reflect.ValueOf(v)
 	if !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil() {
 		return "", nil // calling a method of its element would panic
@@ -87,7 +87,7 @@ func KeyText(v any) (string, error) {
 		return fmt.Sprint(inner), nil
 	}
 	if r.Kind() == reflect.Pointer {
-		return KeyText(r.Elem().Interface())
+		return keyText(r.Elem().Interface())
 	}
 	if r.Kind() == reflect.Array && r.Type().Elem().Kind() == reflect.Uint8 {
 		return fmt.Sprintf("%x", v), nil

@@ -139,3 +139,44 @@ func (m *Mappers) For(t reflect.Type, table string) (fns []Mapper, named bool) {
 	m.byType[t] = known
 	return known.fns, known.named
 }
+
+type recorderType struct {
+	embedded bool
+	err      error
+}
+
+// recorderMethods are the methods of a model that embeds a Recorder, by value or by pointer.
+var recorderMethods = reflect.TypeFor[interface {
+	Record(...any)
+	Recorded() []core.Event
+	HandOver() ([]core.Event, func(core.Outcome), error)
+}]()
+
+// HasRecorder reports whether models of the struct type t embed a core.Recorder. The error wraps
+// core.ErrHiddenRecorder. apart is the parameter apart of core.CheckModel.
+func (o *Outbox) HasRecorder(t reflect.Type, apart func(reflect.StructField) bool) (bool, error) {
+	if t == nil || t.Kind() != reflect.Struct {
+		return false, nil
+	}
+	known, ok := o.recorders.Load(t)
+	if !ok {
+		known, _ = o.recorders.LoadOrStore(t, recorderType{
+			embedded: reflect.PointerTo(t).Implements(recorderMethods), err: core.CheckModel(t, apart),
+		})
+	}
+	found := known.(recorderType)
+	return found.embedded && found.err == nil, found.err
+}
+
+// Pending returns the Recorder that a model embeds, nil without one, and whether it has events.
+// model is a pointer. The error is the one of core.CheckRecorder.
+func Pending(model reflect.Value) (r *core.Recorder, pending bool, err error) {
+	if !model.CanInterface() {
+		return nil, false, nil
+	}
+	r, ok := core.RecorderOf(model.Interface())
+	if !ok {
+		return nil, false, nil
+	}
+	return r, len(r.Recorded()) > 0, core.CheckRecorder(r)
+}

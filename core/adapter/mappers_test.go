@@ -3,7 +3,6 @@ package adapter_test
 import (
 	"context"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -46,17 +45,19 @@ func TestMappers(t *testing.T) {
 	if fns, named := m.For(reflect.TypeFor[struct{}](), ""); len(fns) != 1 || named {
 		t.Errorf("%d functions of a type that only OnAll asks for, named: %t", len(fns), named)
 	}
-	var c adapter.Captured
+	var got []core.Event
 	for _, fn := range fns {
-		if err := c.Map(t.Context(), fn, core.OpUpdate, reflect.ValueOf(&order{ID: 7}), "7"); err != nil {
+		events, err := fn(t.Context(), core.OpUpdate, &order{ID: 7})
+		if err != nil {
 			t.Fatal(err)
 		}
+		got = append(got, events...)
 	}
 	want := []core.Event{
-		{Type: "first.update", Data: 7, AggregateID: "7", AggregateType: "order"},
+		{Type: "first.update", Data: 7},
 		{Type: "second", AggregateID: "own", AggregateType: "own"},
 	}
-	if got := c.Events(); !reflect.DeepEqual(got, want) {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("events %+v, want %+v", got, want)
 	}
 }
@@ -75,60 +76,20 @@ func TestMappersReportMistakes(t *testing.T) {
 	}
 }
 
-func TestCapturedConcludes(t *testing.T) {
+func TestHasRecorder(t *testing.T) {
 	t.Parallel()
-	types := func(o *order) (types []string) {
-		for _, e := range o.Recorded() {
-			types = append(types, e.Type)
-		}
-		return types
-	}
-	for outcome, left := range map[core.Outcome][]string{
-		core.Committed: nil, core.RolledBack: {"placed"},
-		core.Unknown: {"placed"},
-	} {
-		o := &order{ID: 7}
-		o.Record(core.Event{Type: "placed"})
-		var c adapter.Captured
-		r, pending, err := adapter.Pending(reflect.ValueOf(o))
-		if err != nil || !pending {
-			t.Fatalf("pending %t, %v", pending, err)
-		}
-		events, err := c.Take(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if adapter.Named(events) {
-			t.Error("an event without an AggregateID counts as named")
-		}
-		c.Add(events, reflect.ValueOf(o), "7")
-		if e := c.Events()[0]; e.AggregateID != "7" || !adapter.Named(c.Events()) {
-			t.Errorf("event %+v", e)
-		}
-		if again, err := c.Take(r); len(again) > 0 || err != nil {
-			t.Errorf("taken twice: %v, %v", again, err)
-		}
-		c.Conclude(outcome)
-		if got := types(o); !slices.Equal(got, left) {
-			t.Errorf("after %s %q are recorded, want %q", outcome, got, left)
-		}
-	}
-}
-
-func TestRecorders(t *testing.T) {
-	t.Parallel()
-	var r adapter.Recorders
+	o := adapter.New(adapter.Config{}, "")
 	for range 2 { // the second answer comes from memory
-		if has, err := r.Has(reflect.TypeFor[order](), nil); !has || err != nil {
+		if has, err := o.HasRecorder(reflect.TypeFor[order](), nil); !has || err != nil {
 			t.Errorf("order: %t, %v", has, err)
 		}
-		if has, err := r.Has(reflect.TypeFor[struct{ *core.Recorder }](), nil); !has || err != nil {
+		if has, err := o.HasRecorder(reflect.TypeFor[struct{ *core.Recorder }](), nil); !has || err != nil {
 			t.Errorf("embedded pointer: %t, %v", has, err)
 		}
-		if has, err := r.Has(reflect.TypeFor[int](), nil); has || err != nil {
+		if has, err := o.HasRecorder(reflect.TypeFor[int](), nil); has || err != nil {
 			t.Errorf("int: %t, %v", has, err)
 		}
-		if has, err := r.Has(reflect.TypeFor[invoice](), nil); has || err == nil {
+		if has, err := o.HasRecorder(reflect.TypeFor[invoice](), nil); has || err == nil {
 			t.Errorf("hidden: %t, %v", has, err)
 		}
 	}

@@ -18,7 +18,7 @@ func every(t *testing.T, p adapter.Operations) map[string]error {
 	_, errs["ListDead"] = p.ListDead(ctx, core.DeadQuery{})
 	_, errs["Redrive"] = p.Redrive(ctx, core.AdminRequest{})
 	_, errs["Discard"] = p.Discard(ctx, core.AdminRequest{})
-	_, errs["ResetKeys"] = p.ResetKeys(ctx)
+	_, errs["ResetKeys"] = p.ResetKeys(ctx, "ada", "failover")
 	return errs
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -21,14 +22,13 @@ import (
 type Outbox struct {
 	// Mappers are the On functions.
 	Mappers Mappers
-	// Recorders knows which models embed a Recorder.
-	Recorders Recorders
 
-	cfg     Config
-	dialect core.Dialect                // written before core
-	core    atomic.Pointer[core.Outbox] // nil until Open
-	warned  sync.Map                    // the types that LeftOut has logged
-	install string                      // what the program has to do before Open
+	recorders sync.Map // of HasRecorder: recorderType by type
+	cfg       Config
+	dialect   core.Dialect                // written before core
+	core      atomic.Pointer[core.Outbox] // nil until Open
+	warned    sync.Map                    // the types that LeftOut has logged
+	install   string                      // what the program has to do before Open
 }
 
 // New returns an Outbox without a database: until Open its errors are core.ErrNotInstalled. install
@@ -90,6 +90,9 @@ func (o *Outbox) build(ctx context.Context, d core.Dialect, pool func() (*sql.DB
 // Config returns the configuration, with a Logger.
 func (o *Outbox) Config() Config { return o.cfg }
 
+// Log returns the logger of the configuration with the component of the outbox.
+func (o *Outbox) Log() *slog.Logger { return o.cfg.Logger.With("component", "outbox") }
+
 // Dialect returns the dialect of the database, "" before Open.
 func (o *Outbox) Dialect() core.Dialect { return o.dialect }
 
@@ -122,8 +125,7 @@ func (o *Outbox) Publish(ctx context.Context, tx core.Tx, events ...core.Event) 
 func (o *Outbox) LeftOut(ctx context.Context, typ any, of string) func() {
 	return func() {
 		if _, logged := o.warned.LoadOrStore(typ, true); !logged {
-			o.cfg.Logger.WarnContext(ctx, "outbox: OnAll leaves a type out, because its table has no primary key",
-				"component", "outbox", slog.String("of", of))
+			o.Log().WarnContext(ctx, "outbox: OnAll leaves a type out, because its table has no primary key", "of", of)
 		}
 	}
 }
@@ -160,4 +162,111 @@ func (o *Outbox) Check(ctx context.Context, tx core.Tx) error {
 		return err
 	}
 	return ob.CheckTx(ctx, tx)
+}
+
+// Operations are the methods of an adapter's outbox that do not depend on its ORM. Before the
+// outbox has a database they return an error wrapping core.ErrNotInstalled. If an On function was
+// registered with a mistake, Run and Drain return the mistake. The outbox of an adapter embeds
+// Operations. The zero value belongs to an outbox without a database.
+type Operations struct{ of *Outbox }
+
+// Operations returns the Operations of o.
+func (o *Outbox) Operations() Operations { return Operations{o} }
+
+// relaying returns the outbox for Run and Drain.
+func (p Operations) relaying() (*core.Outbox, error) {
+	if p.of == nil {
+		return nil, core.ErrNotInstalled
+	}
+	return p.of.Core()
+}
+
+// opened returns the outbox for what concerns stored events alone, whatever the On functions.
+func (p Operations) opened() (*core.Outbox, error) {
+	if ob := p.Outbox(); ob != nil {
+		return ob, nil
+	}
+	return p.relaying()
+}
+
+// Outbox returns the core.Outbox behind the adapter, nil before there is one.
+func (p Operations) Outbox() *core.Outbox {
+	if p.of == nil {
+		return nil
+	}
+	return p.of.core.Load()
+}
+
+// Run relays events until ctx ends; see core.Outbox.Run. Call it in one goroutine of each process
+// that relays.
+func (p Operations) Run(ctx context.Context) error {
+	ob, err := p.relaying()
+	if err != nil {
+		return err
+	}
+	return ob.Run(ctx)
+}
+
+// Drain publishes everything that is due, then returns; see core.Outbox.Drain.
+func (p Operations) Drain(ctx context.Context) error {
+	ob, err := p.relaying()
+	if err != nil {
+		return err
+	}
+	return ob.Drain(ctx)
+}
+
+// Backlog counts pending and dead events; see core.Outbox.Backlog.
+func (p Operations) Backlog(ctx context.Context) (core.Backlog, error) {
+	ob, err := p.opened()
+	if err != nil {
+		return core.Backlog{}, err
+	}
+	return ob.Backlog(ctx)
+}
+
+// ListDead lists dead events; see core.Outbox.ListDead.
+func (p Operations) ListDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error) {
+	ob, err := p.opened()
+	if err != nil {
+		return nil, err
+	}
+	return ob.ListDead(ctx, q)
+}
+
+// Redrive lets dead events be tried again; see core.Outbox.Redrive.
+func (p Operations) Redrive(ctx context.Context, req core.AdminRequest) (int, error) {
+	ob, err := p.opened()
+	if err != nil {
+		return 0, err
+	}
+	return ob.Redrive(ctx, req)
+}
+
+// Discard ends events without publishing them; see core.Outbox.Discard.
+func (p Operations) Discard(ctx context.Context, req core.AdminRequest) (int, error) {
+	ob, err := p.opened()
+	if err != nil {
+		return 0, err
+	}
+	return ob.Discard(ctx, req)
+}
+
+// ResetKeys is for use after a failover that lost commits; see core.Outbox.ResetKeys.
+func (p Operations) ResetKeys(ctx context.Context, actor, reason string) (int, error) {
+	ob, err := p.opened()
+	if err != nil {
+		return 0, err
+	}
+	return ob.ResetKeys(ctx, actor, reason)
+}
+
+// Errorf is fmt.Errorf for a text that begins with "outbox: ". An error that it wraps does not say
+// so again.
+func Errorf(format string, args ...any) error { return errtext.Errorf(format, args...) }
+
+// CausesEvents is the error of a statement that is refused, because its events could not be
+// written: err says why. of names the table or the type.
+func CausesEvents(op fmt.Stringer, of string, err error) error {
+	return Errorf("outbox: %s of %s causes events: %w", op, of, err)
 }

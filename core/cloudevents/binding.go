@@ -24,9 +24,7 @@ const (
 	HTTP
 )
 
-var bindingNames = []string{
-	Kafka: "kafka", AMQP: "amqp", AMQPUnderscore: "amqp_", NATS: "nats", HTTP: "http",
-}
+var bindingNames = []string{Kafka: "kafka", AMQP: "amqp", AMQPUnderscore: "amqp_", NATS: "nats", HTTP: "http"}
 
 // String returns kafka, amqp, amqp_, nats or http.
 func (b Binding) String() string { return enum.Name(bindingNames, b, "binding") }
@@ -41,8 +39,11 @@ type Message struct {
 	Body []byte
 }
 
-// StructuredContentType is the content type of a message in structured mode.
-const StructuredContentType = "application/cloudevents+json; charset=UTF-8"
+// ContentType returns the content type in the headers of the message, empty without one.
+func (m Message) ContentType() string { return contentTypeOf(m.Headers, contentTypeHTTP) }
+
+// structuredContentType is the content type of a message in structured mode.
+const structuredContentType = "application/cloudevents+json; charset=UTF-8"
 
 const (
 	contentType     = "content-type"
@@ -58,16 +59,9 @@ const (
 )
 
 func (b Binding) prefix() string {
-	switch b {
-	case Kafka:
-		return prefixKafka
-	case AMQP:
-		return prefixAMQP
-	case AMQPUnderscore:
-		return prefixAMQPUnderscore
-	case NATS, HTTP:
-	}
-	return prefixHTTP
+	return [...]string{
+		Kafka: prefixKafka, AMQP: prefixAMQP, AMQPUnderscore: prefixAMQPUnderscore, NATS: prefixHTTP, HTTP: prefixHTTP,
+	}[b]
 }
 
 // textual reports whether values are percent-encoded, and names compared without their case.
@@ -83,7 +77,7 @@ func (b Binding) Owns(header string) bool {
 // Collides reports whether a reader of some binding would take a header of an event for a part of
 // its CloudEvent: for an attribute, or for the content type, whose name readers find in any case.
 // The bridges leave such headers out. The name content-type itself is that of the bridges.
-func Collides(header string) bool {
+func (*Mapper) Collides(header string) bool {
 	return Kafka.Owns(header) || AMQP.Owns(header) || HTTP.Owns(header) ||
 		header != contentType && strings.EqualFold(header, contentType)
 }
@@ -151,7 +145,7 @@ func (b Binding) Structured(e Event) (Message, error) {
 	if b == NATS {
 		name = contentTypeHTTP
 	}
-	return Message{Headers: map[string]string{name: StructuredContentType}, Body: encodeJSON(e)}, nil
+	return Message{Headers: map[string]string{name: structuredContentType}, Body: encodeJSON(e)}, nil
 }
 
 func (b Binding) check(e Event) error {
@@ -162,8 +156,9 @@ func (b Binding) check(e Event) error {
 }
 
 // Decode reads the CloudEvent of a message, in binary or structured mode. An error wraps
-// ErrNotCloudEvent, ErrInvalid or ErrFormat, and the Event is then empty. In binary mode Data
-// shares its memory with the body. Header names of NATS and HTTP may have any case.
+// ErrNotCloudEvent or ErrInvalid, or names a format that is not JSON, and the Event is then empty.
+// In binary mode Data shares its memory with the body. Header names of NATS and HTTP may have any
+// case.
 func (b Binding) Decode(m Message) (Event, error) {
 	if err := b.validate(); err != nil {
 		return Event{}, err
@@ -175,7 +170,7 @@ func (b Binding) Decode(m Message) (Event, error) {
 	t := contentTypeOf(m.Headers, first)
 	if isStructured(t) {
 		if !isJSONFormat(t) && (b != NATS || !strings.EqualFold(t, mediaTypePrefix)) {
-			return Event{}, fmt.Errorf("%w: %.80q", ErrFormat, t)
+			return Event{}, fmt.Errorf("%w: %.80q", errFormat, t)
 		}
 		return decodeJSON(m.Body)
 	}
@@ -288,11 +283,11 @@ func Header(h map[string][]string) (map[string]string, error) {
 	return all, nil
 }
 
-// Attributes returns the attributes of a message under their names, by whichever binding and in
+// Attributes returns the attributes of the message under their names, by whichever binding and in
 // whichever mode it was sent. It is lenient: nothing is checked, and a value that cannot be decoded
 // is returned as it is. Nil means that the message has no id of a CloudEvent. Use it to find out
 // what a message is, and Decode to work with the event.
-func Attributes(m Message) map[string]string {
+func (m Message) Attributes() map[string]string {
 	for _, b := range [...]Binding{Kafka, AMQP, HTTP} {
 		var attrs map[string]string
 		for header, v := range m.Headers {

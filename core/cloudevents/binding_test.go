@@ -299,7 +299,7 @@ func TestAttributes(t *testing.T) {
 		}, nil},
 		"none": {cloudevents.Message{Body: []byte(`{"id":"1"}`)}, nil},
 	} {
-		if got := cloudevents.Attributes(tt.m); !reflect.DeepEqual(got, tt.want) {
+		if got := tt.m.Attributes(); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// SpecVersion is the attribute specversion of every event that this package writes and reads.
-const SpecVersion = "1.0"
+// specVersion is the attribute specversion of every event that this package writes and reads.
+const specVersion = "1.0"
 
 // Errors that callers branch on with errors.Is. The same message fails each time, so none of them
 // is worth a retry.
@@ -24,11 +24,11 @@ var (
 	// ErrInvalid: a required attribute is missing, or something breaks a rule of the specification.
 	// The text names every problem. The event's producer has to change.
 	ErrInvalid = errors.New("cloudevents: invalid event")
-	// ErrVersion: specversion is not 1.0. It wraps ErrInvalid.
-	ErrVersion = fmt.Errorf("%w: specversion is not "+SpecVersion, ErrInvalid)
-	// ErrFormat: the message is a CloudEvent in a format other than JSON, or a batch. Ask the
+	// errVersion: specversion is not 1.0. It wraps ErrInvalid.
+	errVersion = fmt.Errorf("%w: specversion is not "+specVersion, ErrInvalid)
+	// errFormat: the message is a CloudEvent in a format other than JSON, or a batch. Ask the
 	// producer for application/cloudevents+json or for binary mode.
-	ErrFormat = errors.New("cloudevents: unsupported event format")
+	errFormat = errors.New("cloudevents: unsupported event format")
 )
 
 // Event is a CloudEvent. ID, Source and Type are required.
@@ -134,7 +134,7 @@ type attribute struct{ name, value string }
 // attributes returns the attributes of e that have a value, the core ones first, in a fixed order.
 func (e Event) attributes() []attribute {
 	all := []attribute{
-		{attrSpecVersion, SpecVersion},
+		{attrSpecVersion, specVersion},
 		{attrID, e.ID},
 		{attrSource, e.Source},
 		{attrType, e.Type},
@@ -158,8 +158,8 @@ func (e Event) attributes() []attribute {
 
 // fromAttributes returns the event with the given attributes, without its data.
 func fromAttributes(attrs map[string]string) (Event, error) {
-	if v, ok := attrs[attrSpecVersion]; ok && v != SpecVersion {
-		return Event{}, fmt.Errorf("%w but %.20q", ErrVersion, v)
+	if v, ok := attrs[attrSpecVersion]; ok && v != specVersion {
+		return Event{}, fmt.Errorf("%w but %.20q", errVersion, v)
 	}
 	e := Event{
 		ID: attrs[attrID], Source: attrs[attrSource], Type: attrs[attrType], Subject: attrs[attrSubject],
@@ -195,12 +195,8 @@ func fromAttributes(attrs map[string]string) (Event, error) {
 
 // isName reports whether s is the name of an attribute.
 func isName(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return s != ""
+	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	return s != "" && !strings.ContainsFunc(s, other)
 }
 
 // problem says what is wrong with the text of an attribute, or returns "".
@@ -221,23 +217,16 @@ func problem(s string) string {
 
 // isURI reports whether s is a URI reference, with a scheme if absolute.
 func isURI(s string, absolute bool) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
-			return false
-		}
-	}
 	u, err := url.Parse(s)
-	return err == nil && (!absolute || u.Scheme != "")
+	return err == nil && (!absolute || u.Scheme != "") && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", r)
+	})
 }
 
 // isMediaType reports whether s is a media type with a subtype, in printable ASCII, without blanks
 // around it.
 func isMediaType(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
 	t, _, err := mime.ParseMediaType(s)
-	return err == nil && strings.Contains(t, "/") && strings.TrimSpace(s) == s
+	hidden := func(r rune) bool { return r < ' ' || r > '~' }
+	return err == nil && strings.Contains(t, "/") && strings.TrimSpace(s) == s && !strings.ContainsFunc(s, hidden)
 }

@@ -131,17 +131,16 @@ func ExampleHeader() {
 	// Output: 1 a <nil>
 }
 
-func ExampleAttributes() {
-	attrs := cloudevents.Attributes(cloudevents.Message{
-		Headers: map[string]string{"ce_id": "1", "ce_source": "/orders"},
-	})
+func ExampleMessage_Attributes() {
+	attrs := cloudevents.Message{Headers: map[string]string{"ce_id": "1", "ce_source": "/orders"}}.Attributes()
 	fmt.Println(attrs["source"], attrs["id"])
 	// Output: /orders 1
 }
 
 // A bridge of one's own leaves out the headers of an event that readers would take for the
 // CloudEvent's.
-func ExampleCollides() {
-	fmt.Println(cloudevents.Collides("ce_id"), cloudevents.Collides("Content-Type"), cloudevents.Collides("color"))
+func ExampleMapper_Collides() {
+	var m cloudevents.Mapper
+	fmt.Println(m.Collides("ce_id"), m.Collides("Content-Type"), m.Collides("color"))
 	// Output: true true false
 }

@@ -52,12 +52,9 @@ func writeString(b *bytes.Buffer, s string) {
 // isJSONData reports whether a content type says that data is JSON in UTF-8. No content type does
 // not, because bytes of unknown type must stay what they are.
 func isJSONData(t string) bool {
-	media, params, err := mime.ParseMediaType(t)
-	if err != nil || !strings.HasSuffix(media, "/json") && !strings.HasSuffix(media, "+json") {
-		return false
-	}
+	_, params, _ := mime.ParseMediaType(t)
 	charset := params["charset"]
-	return charset == "" || strings.EqualFold(charset, "utf-8")
+	return isJSONType(t) && (charset == "" || strings.EqualFold(charset, "utf-8"))
 }
 
 // decodeJSON reads an event in the JSON format.

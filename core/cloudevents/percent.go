@@ -2,6 +2,7 @@ package cloudevents
 
 import (
 	"errors"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,33 +29,11 @@ func percentEncode(s string) string {
 
 // percentDecode takes the quotes of an older producer away, and decodes the value once.
 func percentDecode(s string) (string, error) {
-	s = unquote(strings.Trim(s, " \t"))
-	if strings.IndexByte(s, '%') < 0 {
-		if !utf8.ValidString(s) {
-			return "", errEncoding
-		}
-		return s, nil
-	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b = append(b, s[i])
-			continue
-		}
-		if i+2 >= len(s) {
-			return "", errEncoding
-		}
-		high, low := unhex(s[i+1]), unhex(s[i+2])
-		if high > 15 || low > 15 {
-			return "", errEncoding
-		}
-		b = append(b, high<<4|low)
-		i += 2
-	}
-	if !utf8.Valid(b) {
+	s, err := url.PathUnescape(unquote(strings.Trim(s, " \t")))
+	if err != nil || !utf8.ValidString(s) {
 		return "", errEncoding
 	}
-	return string(b), nil
+	return s, nil
 }
 
 // unquote returns the content of a quoted string of RFC 7230, or s if it is none.
@@ -70,17 +49,4 @@ func unquote(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
-}
-
-// unhex returns the value of a hexadecimal digit, or 255.
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 255
 }

@@ -41,9 +41,8 @@ func (e *EventType[T]) entry() {}
 // documents and schemas of it.
 type Catalog struct{ events []Info }
 
-// NewCatalog returns the catalog of the given event types. The error wraps ErrDeclaration and names
-// every problem: a type that is declared twice, or types whose names differ in upper and lower case
-// only.
+// NewCatalog returns the catalog of the given event types. The error names every problem: a type
+// that is declared twice, or types whose names differ in upper and lower case only.
 func NewCatalog(entries ...Entry) (*Catalog, error) {
 	var problems []error
 	c := &Catalog{}
@@ -71,7 +70,7 @@ func NewCatalog(entries ...Entry) (*Catalog, error) {
 		c.events = append(c.events, info)
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("%w: catalog: %w", ErrDeclaration, errors.Join(problems...))
+		return nil, fmt.Errorf("%w: catalog: %w", errDeclaration, errors.Join(problems...))
 	}
 	slices.SortFunc(c.events, func(a, b Info) int { return strings.Compare(a.Type, b.Type) })
 	return c, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/inboxtest"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // before is the declaration that a consumer of the last release has.
@@ -116,9 +117,7 @@ func TestInboxParksWhatCannotBeRead(t *testing.T) {
 		if err != nil || len(dead) != 1 {
 			t.Fatalf("%s: %+v, %v", name, dead, err)
 		}
-		changed, err := c.in.Redrive(t.Context(), inbox.RedriveRequest{
-			Keys: []inbox.Key{dead[0].Key}, Actor: "ada", Reason: "the schema was repaired",
-		})
+		changed, err := c.in.Redrive(t.Context(), []inbox.Key{dead[0].Key}, "ada", "the schema was repaired")
 		if changed != 1 || err != nil {
 			t.Fatalf("%s: %d, %v", name, changed, err)
 		}
@@ -153,7 +152,7 @@ func TestRelayWaitsForTheDeployment(t *testing.T) {
 			return err
 		})
 		outbox, err := core.New(core.Config{
-			Repository: repo, Publisher: router, Logger: slog.New(slog.DiscardHandler),
+			Repository: repo, Publisher: router, Relay: relay.Config{}, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ var (
 	// missing, or Validate of the data refused it. Marked core.Permanent.
 	ErrInvalidData = errors.New("contract: invalid data")
 
-	// ErrDeclaration: an EventType, Catalog or Handlers was declared wrongly. The text names every
+	// errDeclaration: an EventType, Catalog or Handlers was declared wrongly. The text names every
 	// problem.
-	ErrDeclaration = errors.New("contract: invalid declaration")
+	errDeclaration = errors.New("contract: invalid declaration")
 )

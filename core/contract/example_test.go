@@ -8,6 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/contract"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // InvoiceSentV1 is the data of version 1, as old messages still have it.
@@ -114,7 +115,7 @@ func ExampleMessageOf() {
 		return err
 	})
 	repo := outboxtest.NewRepository()
-	outbox, err := core.New(core.Config{Repository: repo, Publisher: router})
+	outbox, err := core.New(core.Config{Repository: repo, Publisher: router, Relay: relay.Config{}})
 	if err != nil {
 		fmt.Println(err)
 		return

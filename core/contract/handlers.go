@@ -93,8 +93,8 @@ type Handlers struct {
 	logged map[string]bool
 }
 
-// NewHandlers returns Handlers, or an error that wraps ErrDeclaration: no Handler, two of one type,
-// one without a function, an unknown Policy.
+// NewHandlers returns Handlers, or an error: no Handler, two of one type, one without a function,
+// an unknown Policy.
 func NewHandlers(cfg HandlersConfig, handlers ...Handler) (*Handlers, error) {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -123,7 +123,7 @@ func NewHandlers(cfg HandlersConfig, handlers ...Handler) (*Handlers, error) {
 		h.handlers[one.eventType] = one
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("%w: handlers: %w", ErrDeclaration, errors.Join(problems...))
+		return nil, fmt.Errorf("%w: handlers: %w", errDeclaration, errors.Join(problems...))
 	}
 	return h, nil
 }

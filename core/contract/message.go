@@ -38,7 +38,7 @@ func (m Message) unwrap() (got received, contentType string, err error) {
 		return got, contentType, nil
 	}
 	if got.eventType == "" {
-		attrs := cloudevents.Attributes(ce)
+		attrs := ce.Attributes()
 		got.eventType = attrs["type"]
 		contentType = cmp.Or(contentType, attrs["datacontenttype"])
 	}

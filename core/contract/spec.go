@@ -74,9 +74,9 @@ func Must[V any](v V, err error) V {
 	return v
 }
 
-// Define returns the declared type, or an error that wraps ErrDeclaration and names every problem:
-// a text that is missing, versions with a gap, an Older whose function returns another type than
-// the next version has, an example that is not encoded, or is not read back by Decode.
+// Define returns the declared type, or an error that names every problem: a text that is missing,
+// versions with a gap, an Older whose function returns another type than the next version has, an
+// example that is not encoded, or is not read back by Decode.
 func Define[T any](s Spec[T]) (*EventType[T], error) {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -99,7 +99,7 @@ func Define[T any](s Spec[T]) (*EventType[T], error) {
 		{"Topic", s.Topic, 249, false},
 		{"AggregateType", s.AggregateType, 64, false},
 	} {
-		if p := textcheck.Problem(text.text, text.limit, text.required); p != "" {
+		if p := textcheck.NameProblem(text.text, text.limit, text.required); p != "" {
 			bad("%s %s", text.name, p)
 		}
 	}
@@ -117,7 +117,7 @@ func Define[T any](s Spec[T]) (*EventType[T], error) {
 		e.addExamples(bad, s)
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("%w: event type %q: %w", ErrDeclaration, s.Type, errors.Join(problems...))
+		return nil, fmt.Errorf("%w: event type %q: %w", errDeclaration, s.Type, errors.Join(problems...))
 	}
 	return e, nil
 }

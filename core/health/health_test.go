@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/health"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // tables are those of a test: they differ from what they should be.
@@ -48,8 +49,13 @@ func TestHandlers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ob, err := core.New(core.Config{
-				Repository: tables{outboxtest.NewRepository(), c.err}, Publisher: &outboxtest.Publisher{},
-				Logger: slog.New(slog.DiscardHandler),
+				Repository: tables{
+					outboxtest.NewRepository(),
+					c.err,
+				},
+				Publisher: &outboxtest.Publisher{},
+				Relay:     relay.Config{},
+				Logger:    slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
 				t.Fatal(err)

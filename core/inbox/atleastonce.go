@@ -11,6 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/program"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -21,10 +22,11 @@ import (
 // after a lost lease, and when the store has lost the mark. Use an Inbox where the effects are in
 // its database.
 //
-// Make one with NewAtLeastOnce; it is safe for use by several goroutines.
+// Make one with [NewAtLeastOnce]; it is safe for use by several goroutines.
 type AtLeastOnce struct {
 	in     *Inbox // for the identity of messages and the observer
 	runner *once.Runner
+	names  program.Names
 }
 
 // AtLeastOnceConfig configures an AtLeastOnce. Consumer and Runner are required. A field that
@@ -81,13 +83,16 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 	return &AtLeastOnce{in: newInbox(c), runner: cfg.Runner}, nil
 }
 
+// Consumer returns the name of the consumer.
+func (a *AtLeastOnce) Consumer() string { return a.in.cfg.Consumer }
+
 // Event returns the event of a message, as that of an Inbox does.
 func (a *AtLeastOnce) Event(msg Message) (Event, error) { return a.in.Event(msg) }
 
 // Process runs h unless the event of msg is done, and says what to do with the message. The context
 // of h ends when the lease is lost, with the cause once.ErrLeaseLost. h should stop then.
 //
-// Result.Err wraps one of these:
+// [Result.Err] wraps one of these:
 //
 //   - the error of h;
 //   - ErrDead when h has failed too often, or with core.Permanent. If the lease was lost meanwhile,
@@ -111,9 +116,9 @@ func (a *AtLeastOnce) process(ctx context.Context, msg Message,
 	if err != nil {
 		return a.in.invalid(newDelivery(e, msg).told(0, err))
 	}
-	return a.run(cause.With(ctx, causeOf(msg, e)), newDelivery(e, msg), func(ctx context.Context) error {
-		return h(ctx, msg)
-	})
+	d := newDelivery(e, msg)
+	ctx = a.in.withProduced(cause.With(ctx, causeOf(msg, e)), d)
+	return a.run(ctx, d, func(ctx context.Context) error { return h(ctx, msg) })
 }
 
 func (a *AtLeastOnce) run(ctx context.Context, d delivery,
@@ -190,8 +195,8 @@ type leased struct {
 func (a *AtLeastOnce) oldEnough(t *once.Attempt) bool { return t.Age >= max(a.in.cfg.MinAge, 0) }
 
 // failedAttempt says what a failure of the handler means for the message, and for the count of
-// attempts. It returns an error wrapping ErrDead if the message is given up. A handler that was cut
-// short gives nothing up.
+// attempts. It returns an error wrapping [ErrDead] if the message is given up. A handler that was
+// cut short gives nothing up.
 func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) (dead error) {
 	limit := a.in.cfg.MaxAttempts
 	canceled := errors.Is(ctx.Err(), context.Canceled)
@@ -237,11 +242,11 @@ func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, r leased, err er
 		// Another copy did it, perhaps when this one had lost its lease.
 		pauses.reset()
 		a.in.obs.Duplicate(d.told(0, nil))
-		return ack(Duplicate)
+		return ack(duplicate)
 	case err == nil:
 		pauses.reset()
 		a.in.obs.Processed(d.told(r.attempt, nil))
-		return ack(Processed)
+		return ack(processed)
 	case r.dead != nil && !ofLease(err, once.ErrLeaseLost): // else another copy may be at work
 		return a.in.dead(0, d.told(r.attempt, errtext.Errorf("%w: %w", r.dead, err)))
 	case !r.ran && errors.Is(err, once.ErrInProgress):

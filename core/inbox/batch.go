@@ -4,31 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
-	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// BatchHandler processes several messages in tx, as a Handler processes one. Events that are
-// published with ctx carry the chain if all messages in fresh share one, and the cause if fresh has
-// one message.
-type BatchHandler func(ctx context.Context, tx core.Tx, fresh []Message) error
+// batchHandler processes several messages in tx, as a Handler processes one.
+type batchHandler = func(ctx context.Context, tx core.Tx, fresh []Message) error
 
 // ProcessBatch runs h once, in one transaction, with those messages that were not processed before,
 // in their order. If there are none, it does not run h. All messages must be for one handler. It
-// returns a Result for each message, as Process would.
+// returns a Result for each message, as Process would. Events that are published with the ctx of h
+// carry the chain if all messages in fresh share one, and the cause if fresh has one message.
 //
 // When h or the commit fails, the transaction of the batch is rolled back, and each message is
 // processed by itself: h runs with one message. So one bad message does not hold up the others, and
 // only its own attempts are counted.
 //
-// A panic of h is an error of its messages, ErrPanicked. It counts as a failed attempt of the
+// A panic of h is an error of its messages, [ErrPanicked]. It counts as a failed attempt of the
 // message whose own run panics.
-func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message, h BatchHandler) []Result {
+func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message,
+	h func(ctx context.Context, tx core.Tx, fresh []Message) error,
+) []Result {
 	if t := in.cfg.Tracer; t.on() && len(msgs) > 0 {
 		return t.traced(ctx, in.cfg.Consumer, msgs, func(ctx context.Context) []Result {
 			return in.processBatch(ctx, msgs, h)
@@ -37,7 +37,7 @@ func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message, h BatchHandle
 	return in.processBatch(ctx, msgs, h)
 }
 
-func (in *Inbox) processBatch(ctx context.Context, msgs []Message, h BatchHandler) []Result {
+func (in *Inbox) processBatch(ctx context.Context, msgs []Message, h batchHandler) []Result {
 	b := &batch{in: in, ctx: ctx, h: h, results: make([]Result, len(msgs))}
 	for n, msg := range msgs {
 		e, err := in.Event(msg)
@@ -48,7 +48,7 @@ func (in *Inbox) processBatch(ctx context.Context, msgs []Message, h BatchHandle
 		d := newDelivery(e, msg)
 		if in.cached(ctx, d) {
 			in.obs.Duplicate(d.told(0, nil))
-			b.results[n] = ack(Duplicate)
+			b.results[n] = ack(duplicate)
 			continue
 		}
 		b.items = append(b.items, item{at: n, msg: msg, d: d})
@@ -68,7 +68,7 @@ type item struct {
 type batch struct {
 	in      *Inbox
 	ctx     context.Context //nolint:containedctx // a batch lives as long as one call
-	h       BatchHandler
+	h       batchHandler
 	items   []item
 	results []Result
 }
@@ -86,7 +86,7 @@ func (b *batch) run() {
 		return
 	}
 	var whole outcome // of the transaction of the whole batch
-	err := once.RetryTx(b.ctx, b.in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
+	err := sqltx.RetryTx(b.ctx, b.in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
 		whole = outcome{end: endOf(tx), kept: whole.maybeKept()}
 		return b.inTx(ctx, tx, &whole)
 	})
@@ -123,14 +123,11 @@ func (b *batch) inTx(ctx context.Context, tx core.Tx, whole *outcome) error {
 			continue
 		}
 		changed = true
-		if slices.Contains(b.in.cfg.OnlyNewer, events[n].Handler) {
-			newer, err := b.in.cfg.Store.Advance(ctx, tx, events[n])
-			if err != nil {
-				return err
-			}
-			if it.o.stale = !newer; it.o.stale {
-				continue
-			}
+		if it.o.stale, err = b.in.stale(ctx, tx, events[n]); err != nil {
+			return err
+		}
+		if it.o.stale {
+			continue
 		}
 		it.o.ran = true
 		by = sharedCause(by, causeOf(it.msg, events[n]), len(fresh))
@@ -166,8 +163,7 @@ func (b *batch) call(ctx context.Context, tx core.Tx, fresh []Message) (err erro
 			return
 		}
 		p := core.NewPanicError(recover())
-		b.in.cfg.Logger.Error("inbox: the function of a batch did not return", "consumer", b.in.cfg.Consumer,
-			"messages", len(fresh),
+		b.in.cfg.Logger.Error("inbox: the function of a batch did not return", "messages", len(fresh),
 			"error", p, "stack", string(p.Stack))
 		err = fmt.Errorf("%w: %w", ErrPanicked, p) // after runtime.Goexit no caller gets it
 	}()

@@ -85,14 +85,6 @@ func TestOccurredAtReadsEveryFormOfATime(t *testing.T) {
 	}
 }
 
-func ExampleOccurredAt() {
-	fmt.Println(inbox.OccurredAt(inbox.Message{Headers: map[string]string{"occurred_at": "2026-05-01T10:00:00Z"}}))
-	fmt.Println(inbox.OccurredAt(inbox.Message{}).IsZero())
-	// Output:
-	// 2026-05-01 10:00:00 +0000 UTC
-	// true
-}
-
 func ExampleMessageID() {
 	id, err := inbox.MessageID(inbox.Message{
 		Headers: map[string]string{"content-type": "application/cloudevents+json"},
@@ -100,7 +92,7 @@ func ExampleMessageID() {
 	})
 	fmt.Println(id, err)
 	_, err = inbox.MessageID(inbox.Message{Payload: []byte(`{"id":"1"}`)})
-	fmt.Println(errors.Is(err, inbox.ErrNoID))
+	fmt.Println(errors.Is(err, inbox.ErrInvalidMessage))
 	// Output:
 	// /orders 1 <nil>
 	// true

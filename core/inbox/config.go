@@ -3,7 +3,6 @@ package inbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -11,25 +10,23 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/problems"
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
-// Defaults.
 const (
-	DefaultMaxAttempts     = 10
-	DefaultMinAge          = 5 * time.Minute
-	DefaultRetryPause      = 100 * time.Millisecond
-	DefaultMaxRetryPause   = 10 * time.Second
-	DefaultCleanupInterval = 10 * time.Minute
-	DefaultRetention       = 30 * 24 * time.Hour
+	defaultRetryPause    = 100 * time.Millisecond
+	defaultMaxRetryPause = 10 * time.Second
+	defaultRetention     = 30 * 24 * time.Hour
 )
 
-// Config configures an Inbox. Consumer, Transactor and Store are required.
+// Config configures an [Inbox]. Consumer, Transactor and Store are required.
 type Config struct {
 	// Consumer names this consumer in the table, at most 128 bytes. Choose it once: a consumer with
 	// another name has processed nothing yet.
 	Consumer string
-	// Transactor opens the transaction of each message: that of the ORM the handlers use.
+	// Transactor opens the transaction of each message: that of the ORM the handlers use. Default:
+	// the one of Store, if it has one, as a sqlinbox.Store of On does.
 	Transactor core.Transactor
 	// Store is the table of the inbox, in the same database: a sqlinbox.Store.
 	Store Store
@@ -37,7 +34,7 @@ type Config struct {
 	// consumer with one handler. Choose it once. Default: none, and then each Message needs one.
 	Handler string
 	// EventID returns the identity of the event of a message whose ID is empty. Never take it from
-	// the data: two equal payments are two payments. Default: MessageID, which is event_id, else
+	// the data: two equal payments are two payments. Default: [MessageID], which is event_id, else
 	// the identity of a CloudEvent.
 	EventID func(msg Message) (string, error)
 	// Tenant returns the tenant of a message whose Tenant is empty. Its answer is final: "" is no
@@ -47,27 +44,28 @@ type Config struct {
 	// MaxAttempts is how often a handler may fail with an event before the event is dead. MinAge is
 	// how long ago its first failure must be. Both conditions must hold, so that a short
 	// disturbance makes no event dead. Failures that are not the event's fault spend no attempt:
-	// core.Retryable, core.Unavailable and errors that Classifier judges so, a commit without an
+	// sqltx.Retryable, core.Unavailable and errors that Classifier judges so, a commit without an
 	// answer, a canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An
 	// error that is core.Permanent gives the event up at once.
 	MaxAttempts int
 	MinAge      time.Duration
 	// Classifier judges unmarked errors of handlers. ClassUnavailable is an outage of the database
 	// or of another service, which spends no attempt; ClassPermanent gives the event up. Default:
-	// core.DefaultClassifier, but io.EOF and io.ErrUnexpectedEOF, which a decoder returns too,
-	// spend attempts unless they came from an HTTP request.
+	// core.DefaultClassifier, and ClassUnavailable for a database that cannot be used now.
+	// io.EOF and io.ErrUnexpectedEOF, which a decoder returns too, spend attempts unless they came
+	// from an HTTP request.
 	Classifier func(error) core.Class
-	// RetryPause is Result.After for a message after its first failure, because most brokers
+	// RetryPause is [Result.After] for a message after its first failure, because most brokers
 	// deliver a rejected message again at once. The pause doubles with each further failure up to
 	// MaxRetryPause, and a random part of up to half is taken off. Defaults: 100 ms, 10 s.
-	// Negative: no pause, except after ErrInTransaction. Where messages are held for the pause,
+	// Negative: no pause, except after [ErrInTransaction]. Where messages are held for the pause,
 	// MaxRetryPause must be shorter than the time that the broker waits for an acknowledgement.
 	RetryPause    time.Duration
 	MaxRetryPause time.Duration
 	// OnlyNewer names handlers that skip an event that is older than one they have processed of the
 	// same tenant, topic and key, because each event has the whole state. A skipped event stays
 	// skipped when it is delivered again. An event that failed, and was overtaken by a newer one
-	// before it was processed, is skipped too. The order is that of Message.PartitionKey and
+	// before it was processed, is skipped too. The order is that of [Message.PartitionKey] and
 	// KeySeq; events without them are processed. An event that the outbox published late, because a
 	// person redrove it under policy SkipDead, counts by the key_seq that it had at first.
 	OnlyNewer []string
@@ -90,7 +88,7 @@ type Config struct {
 	// without Run beside the messages that are processed. Default: 10 minutes.
 	CleanupInterval time.Duration
 	// Archive gets processed and discarded events before Cleanup deletes them, at most
-	// ArchiveEvents at once. If it returns an error or panics, they stay, Cleanup returns the
+	// 100 at once. If it returns an error or panics, they stay, Cleanup returns the
 	// error, and the next cleanup begins with them. Events may come again: after a crash, and if
 	// two processes clean up at once. An archive must recognise them by their Key. It must return
 	// when ctx ends, a minute after the call at the latest. A call that has not returned a second
@@ -112,27 +110,18 @@ type Config struct {
 
 // Validate reports every problem of c at once.
 func (c Config) Validate() error {
-	var problems []error
-	bad := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("inbox: Config."+format, args...))
-	}
-	if c.Consumer == "" {
-		bad("Consumer is empty: choose a name and keep it")
-	} else if err := (Key{Consumer: c.Consumer, Handler: "h", EventID: "e"}).Validate(); err != nil {
-		bad("Consumer: %w", err)
-	}
-	if err := core.CheckTransactor(c.Transactor); err != nil {
-		bad("Transactor: %w", err)
-	}
-	if isNil(c.Store) {
-		bad("Store is nil: use sqlinbox.New")
-	}
-	if _, ok := c.Store.(Archiver); c.Archive != nil && !isNil(c.Store) && !ok {
-		bad("Archive needs a Store that is an Archiver, and a %T is none", c.Store)
-	}
-	if slices.Contains(c.OnlyNewer, "") {
-		bad("OnlyNewer has an empty name")
-	}
+	c.Transactor = c.transactor()
+	bad := problems.List{Of: "inbox: Config."}
+	consumer := Key{Consumer: c.Consumer, Handler: "h", EventID: "e"}.Validate()
+	bad.If(c.Consumer == "", "Consumer is empty: choose a name and keep it")
+	bad.If(c.Consumer != "" && consumer != nil, "Consumer: %w", consumer)
+	transactor := core.CheckTransactor(c.Transactor)
+	bad.If(transactor != nil, "Transactor: %w", transactor)
+	bad.If(isNil(c.Store), "Store is nil: use sqlinbox.New")
+	_, archives := c.Store.(Archiver)
+	bad.If(c.Archive != nil && !isNil(c.Store) && !archives,
+		"Archive needs a Store that is an Archiver, and a %T is none", c.Store)
+	bad.If(slices.Contains(c.OnlyNewer, ""), "OnlyNewer has an empty name")
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -141,26 +130,17 @@ func (c Config) Validate() error {
 		{"ReplayWindow", c.ReplayWindow},
 		{"CleanupInterval", c.CleanupInterval},
 	} {
-		if d.value < 0 {
-			bad("%s %s is negative", d.name, d.value)
-		}
+		bad.If(d.value < 0, "%s %s is negative", d.name, d.value)
 	}
-	if p := textcheck.Problem(c.Handler, 128, false); p != "" {
-		bad("Handler %s", p)
-	}
-	if err := c.checkPauses("Config"); err != nil {
-		problems = append(problems, err)
-	}
-	switch {
-	case c.Retention <= 0:
-	case c.BrokerRetention <= 0:
-		bad("BrokerRetention is needed with Retention: how long can the broker deliver a message?")
-	case c.Retention <= max(c.BrokerRetention, c.ReplayWindow):
-		bad("Retention %s is not longer than BrokerRetention %s and ReplayWindow %s: a message would be processed "+
-			"again after its id was deleted",
-			c.Retention, c.BrokerRetention, c.ReplayWindow)
-	}
-	return errors.Join(problems...)
+	handler := textcheck.NameProblem(c.Handler, 128, false)
+	bad.If(handler != "", "Handler %s", handler)
+	bad.Add(c.checkPauses("Config"))
+	bad.If(c.Retention > 0 && c.BrokerRetention <= 0,
+		"BrokerRetention is needed with Retention: how long can the broker deliver a message?")
+	bad.If(c.Retention > 0 && c.BrokerRetention > 0 && c.Retention <= max(c.BrokerRetention, c.ReplayWindow),
+		"Retention %s is not longer than BrokerRetention %s and ReplayWindow %s: a message would be processed "+
+			"again after its id was deleted", c.Retention, c.BrokerRetention, c.ReplayWindow)
+	return bad.Err()
 }
 
 func (c Config) checkPauses(name string) error {
@@ -175,28 +155,36 @@ func (c Config) checkPauses(name string) error {
 	return nil
 }
 
+func (c Config) transactor() core.Transactor {
+	if s, ok := c.Store.(interface{ Transactor() core.Transactor }); ok && c.Transactor == nil && !isNil(s) {
+		return s.Transactor()
+	}
+	return c.Transactor
+}
+
 func (c Config) withDefaults() Config {
-	c.MaxAttempts = cmp.Or(c.MaxAttempts, DefaultMaxAttempts)
-	c.MinAge = cmp.Or(c.MinAge, DefaultMinAge)
+	c.Transactor = c.transactor()
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
+	c.MinAge = cmp.Or(c.MinAge, 5*time.Minute)
 	if c.Classifier == nil {
 		c.Classifier = classify
 	}
-	c.MaxRetryPause = cmp.Or(c.MaxRetryPause, max(DefaultMaxRetryPause, c.RetryPause))
-	c.RetryPause = cmp.Or(c.RetryPause, min(DefaultRetryPause, c.MaxRetryPause))
+	c.MaxRetryPause = cmp.Or(c.MaxRetryPause, max(defaultMaxRetryPause, c.RetryPause))
+	c.RetryPause = cmp.Or(c.RetryPause, min(defaultRetryPause, c.MaxRetryPause))
 	if c.RetryPause < 0 {
 		c.RetryPause, c.MaxRetryPause = 0, 0
 	}
 	if c.Retention == 0 {
-		c.Retention = max(DefaultRetention, 2*max(c.BrokerRetention, c.ReplayWindow))
+		c.Retention = max(defaultRetention, 2*max(c.BrokerRetention, c.ReplayWindow))
 	}
-	c.CleanupInterval = cmp.Or(c.CleanupInterval, DefaultCleanupInterval)
+	c.CleanupInterval = cmp.Or(c.CleanupInterval, 10*time.Minute)
 	if c.EventID == nil {
 		c.EventID = MessageID
 	}
 	if c.Tenant == nil {
 		c.Tenant = func(msg Message) string { return msg.Headers[core.HeaderTenantID] }
 	}
-	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger()).With("component", "inbox", "consumer", c.Consumer)
 	return c
 }
 

@@ -24,24 +24,25 @@
 //
 // An error of the handler spends an attempt. The table counts attempts, so a restart does not reset
 // them. An outage of the database or of the network spends none, nor does an error that
-// core.Unavailable or Config.Classifier marks as an outage. The event is given up when
-// Config.MaxAttempts are spent and its first failure is Config.MinAge ago, or at once with
+// core.Unavailable or [Config.Classifier] marks as an outage. The event is given up when
+// [Config.MaxAttempts] are spent and its first failure is [Config.MinAge] ago, or at once with
 // core.Permanent. The event is then dead: ListDead shows it, and Redrive lets it be processed when
-// it is delivered again. Discard decides that it never will be.
+// it is delivered again. Release takes its message out of a poison queue and does both. Discard
+// decides that it never will be.
 //
 // # No promise
 //
 // Effects outside the transaction (mail, HTTP calls, another database) happen as often as the
 // handler runs: write an effect of package command, or an event of the outbox, in the transaction
-// instead. The order of messages is that of the broker, except with Config.OnlyNewer. Once an id is
-// deleted, its event is new again: see Config.Retention.
+// instead. The order of messages is that of the broker, except with [Config.OnlyNewer]. Once an id
+// is deleted, its event is new again: see [Config.Retention].
 //
 // # Identity
 //
 // An event is remembered for a consumer, a handler, a tenant and an event id, compared byte by
 // byte. Consumer and handler are names that you choose and keep: under a new name everything is
 // processed again. The event id comes from the headers or from a CloudEvent, and never from
-// the data: see MessageID.
+// the data: see [MessageID].
 //
 // AtLeastOnce does the same without a transaction, by a lease in Redis or another store of package
 // once.

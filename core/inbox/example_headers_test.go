@@ -16,7 +16,7 @@ func ExampleEventID() {
 		{"content-type": "application/json"},
 	} {
 		id, err := inbox.EventID(headers)
-		fmt.Printf("%q %t\n", id, errors.Is(err, inbox.ErrNoID))
+		fmt.Printf("%q %t\n", id, errors.Is(err, inbox.ErrInvalidMessage))
 	}
 	// Output:
 	// "0192-7" false

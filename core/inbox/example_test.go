@@ -86,9 +86,7 @@ func ExampleInbox_Discard() {
 	if err != nil {
 		panic(err)
 	}
-	n, err := in.Discard(ctx, inbox.DiscardRequest{
-		Keys: []inbox.Key{dead[0].Key}, Actor: "ada", Reason: "a test order",
-	})
+	n, err := in.Discard(ctx, []inbox.Key{dead[0].Key}, "ada", "a test order")
 	fmt.Println(n, err)
 	deliver()
 	// Output:

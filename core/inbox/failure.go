@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // recordTimeout bounds the transaction that records a failure. lateRecordTimeout bounds it when the
@@ -43,12 +44,12 @@ func (in *Inbox) judge(err error) core.Class {
 	return in.cfg.Classifier(err)
 }
 
-// becauseOfOthers is core.Retryable, but false for an error that only says that a transaction was
+// becauseOfOthers is sqltx.Retryable, but false for an error that only says that a transaction was
 // aborted. A handler that hides errors of its own statements causes that error each time, and must
 // not be retried forever.
 func becauseOfOthers(err error) bool {
 	if !errors.Is(err, core.ErrTxAborted) {
-		return core.Retryable(err)
+		return sqlerr.Retryable(err)
 	}
 	switch u := err.(type) { //nolint:errorlint // this code itself unwraps
 	case interface{ Unwrap() error }:
@@ -59,13 +60,17 @@ func becauseOfOthers(err error) bool {
 	return false
 }
 
-// classify is the default of Config.Classifier. core.DefaultClassifier takes io.EOF for a lost
+// classify is the default of [Config.Classifier]: core.DefaultClassifier, and a database that cannot
+// be used now. core.DefaultClassifier takes io.EOF for a lost
 // connection. In a handler it may as well be the end of a message that was cut off. So it spends
 // attempts, unless it came from an HTTP request.
 func classify(err error) core.Class {
 	if _, request := errors.AsType[*url.Error](err); !request &&
 		(errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return core.ClassTransient
+	}
+	if sqlerr.Unavailable(err) {
+		return core.ClassUnavailable
 	}
 	return core.DefaultClassifier(err)
 }
@@ -99,7 +104,7 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) Res
 	case state == StateProcessed: // another copy processed it meanwhile
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(attempts, nil))
-		return ack(Duplicate)
+		return ack(duplicate)
 	case state == StateDead:
 		return in.dead(0, d.told(attempts, errtext.Errorf("%w (attempts: %d): %w", ErrDead, attempts, err)))
 	default:

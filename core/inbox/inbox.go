@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/cause"
+	"github.com/ormoutbox/ormoutbox/core/internal/cleaner"
 	"github.com/ormoutbox/ormoutbox/core/internal/cleaning"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/internal/turns"
 	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // Inbox processes each event once. Create it with New. It is safe for use by several goroutines;
@@ -23,14 +26,16 @@ type Inbox struct {
 	cfg    Config
 	obs    Observer
 	pauses pauses
-	copies copies
+	// copies lets one copy of an event at a time begin a transaction in this process. The others
+	// wait here: in transactions of their own, each would keep a connection until the first has
+	// ended.
+	copies turns.Turns[Key, struct{}]
 	names  names
 
 	cleaned atomic.Int64 // when a cleanup last began, in Unix nanoseconds
 
-	archive archive.Caller[ArchivedEvent]
-	events  cleaning.Batch // of a cleanup
-	keys    cleaning.Batch
+	events *cleaner.Cleaner[ArchivedEvent] // of a cleanup
+	keys   cleaning.Batch
 }
 
 // New returns an Inbox, or an error that names every problem of cfg.
@@ -45,16 +50,17 @@ func New(cfg Config) (*Inbox, error) {
 // newInbox takes a Config that is complete.
 func newInbox(cfg Config) *Inbox {
 	in := &Inbox{
-		cfg: cfg, obs: cfg.Observer.withDefaults(),
+		keys: cleaning.Batch{TimeLimit: sqlerr.TimeLimit},
+		cfg:  cfg, obs: cfg.Observer.withDefaults(),
 		pauses: pauses{first: cfg.RetryPause, max: cfg.MaxRetryPause},
-		archive: archive.Caller[ArchivedEvent]{
-			Name: "Config.Archive", Archive: cfg.Archive, Grace: archive.Grace,
-			Panicked: func(value any) error { return core.NewPanicError(value) },
-		},
+		events: cleaner.New("Config.Archive", cfg.Archive),
 	}
 	in.cleaned.Store(time.Now().UnixNano())
 	return in
 }
+
+// Consumer returns the name of the consumer.
+func (in *Inbox) Consumer() string { return in.cfg.Consumer }
 
 // Handler processes a message in tx, the transaction in which the inbox writes too. ctx carries tx
 // for the adapters of ORMs: gormoutbox.FromContext(ctx), for example. Events that are published with
@@ -65,7 +71,7 @@ type Handler func(ctx context.Context, tx core.Tx, msg Message) error
 // what to do with the message. The event's key, the changes of h in the transaction, and the events
 // that h publishes through an outbox there commit together.
 //
-// h may run several times. A transaction that failed only because of others (core.Retryable) is run
+// h may run several times. A transaction that failed only because of others (sqltx.Retryable) is run
 // again as a whole, at most ten times and for twenty seconds. The database rolls the work of a
 // failed transaction back. While another copy of the message is being processed, Process waits
 // until that has ended.
@@ -84,8 +90,9 @@ func (in *Inbox) process(ctx context.Context, msg Message, h Handler) Result {
 	if err != nil {
 		return in.invalid(newDelivery(e, msg).told(0, err))
 	}
-	return in.run(cause.With(ctx, causeOf(msg, e)), newDelivery(e, msg),
-		func(ctx context.Context, tx core.Tx) error { return h(ctx, tx, msg) })
+	d := newDelivery(e, msg)
+	ctx = in.withProduced(cause.With(ctx, causeOf(msg, e)), d)
+	return in.run(ctx, d, func(ctx context.Context, tx core.Tx) error { return h(ctx, tx, msg) })
 }
 
 // delivery is one message on its way through the inbox.
@@ -95,7 +102,7 @@ type delivery struct {
 	acked <-chan struct{}
 }
 
-// refused is ErrAcknowledged if the message does not come again, whatever becomes of it.
+// refused is [ErrAcknowledged] if the message does not come again, whatever becomes of it.
 func (d delivery) refused() error {
 	select {
 	case <-d.acked:
@@ -152,7 +159,7 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	}
 	if in.cached(ctx, d) {
 		in.obs.Duplicate(d.told(0, nil))
-		return ack(Duplicate)
+		return ack(duplicate)
 	}
 	early := d.refused()
 	if early != nil { // which has ended ctx, perhaps
@@ -164,15 +171,14 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	if early != nil {
 		return in.fail(ctx, d, outcome{}, early)
 	}
-	leave, processed, err := in.copies.enter(ctx, d.info.Event.Key)
+	leave, done, err := in.copies.Enter(ctx, d.info.Event.Key, nil)
 	switch {
 	case err != nil:
 		return retry(0, in.failed(ctx, d.told(0, err)))
-	case processed:
+	case done != nil: // another copy has processed it meanwhile
 		in.obs.Duplicate(d.told(0, nil))
-		return ack(Duplicate)
+		return ack(duplicate)
 	}
-	done := false
 	defer func() { leave(done) }()
 	var o outcome
 	returned := false
@@ -183,14 +189,14 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 		v := recover() // v is nil after runtime.Goexit, which goes on too
 		if o.ran {
 			failed := in.fail(ctx, d, o, panicked(v))
-			leave(false)
+			leave(nil)
 			sleep(ctx, failed.After)
 		}
 		if v != nil {
 			panic(v) //nolint:forbidigo // the panic of the caller's function goes on
 		}
 	}()
-	err = once.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
+	err = sqltx.RetryTx(ctx, in.cfg.Transactor, func(ctx context.Context, tx core.Tx) error {
 		o = outcome{end: endOf(tx), kept: o.maybeKept()}
 		if err := in.inTx(ctx, tx, d.info.Event, &o, fn); err != nil {
 			return err
@@ -199,7 +205,9 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	})
 	returned = true
 	res = in.conclude(ctx, d, o, err)
-	done = res.Action == Ack
+	if res.Action == Ack {
+		done = &struct{}{}
+	}
 	return res
 }
 
@@ -213,17 +221,20 @@ func (in *Inbox) inTx(ctx context.Context, tx core.Tx, e Event, o *outcome,
 	if o.state != StateFresh {
 		return errSeen
 	}
-	if slices.Contains(in.cfg.OnlyNewer, e.Handler) {
-		newer, err := in.cfg.Store.Advance(ctx, tx, e)
-		if err != nil {
-			return err
-		}
-		if o.stale = !newer; o.stale {
-			return nil
-		}
+	if o.stale, err = in.stale(ctx, tx, e); err != nil || o.stale {
+		return err
 	}
 	o.ran = true
 	return fn(ctx, tx)
+}
+
+// stale reports whether OnlyNewer lets an event be skipped. Otherwise it is the newest of its key now.
+func (in *Inbox) stale(ctx context.Context, tx core.Tx, e Event) (bool, error) {
+	if !slices.Contains(in.cfg.OnlyNewer, e.Handler) {
+		return false, nil
+	}
+	newer, err := in.cfg.Store.Advance(ctx, tx, e)
+	return !newer, err
 }
 
 // conclude says what the result of a transaction means for the message.
@@ -239,13 +250,13 @@ func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error)
 		in.remember(ctx, d)
 		in.pauses.reset()
 		in.obs.Stale(d.told(o.attempt, nil))
-		return ack(Stale)
+		return ack(stale)
 	case err == nil:
 		in.remember(ctx, d)
 		in.pauses.reset()
 		in.cleanBeside()
 		in.obs.Processed(d.told(o.attempt, nil))
-		return ack(Processed)
+		return ack(processed)
 	case !o.ran: // for example, the database could not be reached
 		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err)))
 	}
@@ -258,7 +269,7 @@ func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) Result {
 	if o.state == StateProcessed {
 		in.remember(ctx, d)
 		in.obs.Duplicate(d.told(o.attempt, nil))
-		return ack(Duplicate)
+		return ack(duplicate)
 	}
 	if o.state == StateDead {
 		// The event was given up before and is here again: nobody took its message out of the
@@ -325,7 +336,7 @@ func cutShort(ctx context.Context, err error) bool {
 func logged(i Info) []any {
 	e := i.Event
 	args := []any{
-		"consumer", e.Consumer, "handler", e.Handler, "tenant_id", e.Tenant, "event_id", e.EventID, "event_type",
+		"handler", e.Handler, "tenant_id", e.Tenant, "event_id", e.EventID, "event_type",
 		e.Type, "topic", e.Topic, "attempt", i.Attempt, "error", i.Err,
 	}
 	if e.Located {
@@ -359,5 +370,5 @@ func cacheKey(k Key) string {
 }
 
 func newDelivery(e Event, msg Message) delivery {
-	return delivery{info: Info{Event: e, OccurredAt: OccurredAt(msg)}, came: time.Now(), acked: msg.Acked}
+	return delivery{info: Info{Event: e, OccurredAt: occurredAt(msg)}, came: time.Now(), acked: msg.Acked}
 }

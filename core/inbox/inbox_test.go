@@ -102,7 +102,7 @@ func TestProcess(t *testing.T) {
 // once.
 func TestACommandOfOtherWorkIsDeadAtOnce(t *testing.T) {
 	w := newWorld(t)
-	commands, err := command.New(command.Config{Keys: once.Config{Store: w.repo.OnceStore()}})
+	commands, err := command.New(once.Config{Store: w.repo.OnceStore()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestProcessGivesUp(t *testing.T) {
 	for n := range 2 {
 		r := w.in.Process(t.Context(), message("e"), fail)
 		w.wants(r, inbox.Retry, errHandler)
-		if first := inbox.DefaultRetryPause << n; r.After < first/2 || r.After > first {
+		if first := (100 * time.Millisecond) << n; r.After < first/2 || r.After > first {
 			t.Errorf("after failure %d the pause is %s", n+1, r.After)
 		}
 	}
@@ -145,8 +145,7 @@ func TestProcessGivesUp(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].EventID != "e" || list[0].Attempts != 3 || list[0].Topic != "orders" {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	req := inbox.RedriveRequest{Keys: []inbox.Key{list[0].Key}, Actor: "ada", Reason: "fixed"}
-	if n, err := w.in.Redrive(t.Context(), req); n != 1 || err != nil {
+	if n, err := w.in.Redrive(t.Context(), []inbox.Key{list[0].Key}, "ada", "fixed"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	w.wants(w.in.Process(t.Context(), message("e"), w.apply), inbox.Ack, nil)
@@ -231,7 +230,7 @@ func TestMessageToEvent(t *testing.T) {
 			t.Errorf("%s: a pause of %s", name, r.After)
 		}
 	}
-	w.wants(w.in.Process(t.Context(), inbox.Message{}, nil), inbox.Dead, inbox.ErrNoID)
+	w.wants(w.in.Process(t.Context(), inbox.Message{}, nil), inbox.Dead, inbox.ErrInvalidMessage)
 	nameless := newWorld(t, func(c *inbox.Config) { c.Handler = "" })
 	w.wants(nameless.in.Process(t.Context(), message("e"), nil), inbox.Dead, inbox.ErrInvalidMessage)
 }
@@ -303,7 +302,7 @@ func (doneBefore) Complete(context.Context, once.Claim, once.Result, time.Durati
 	return once.ErrAlreadyDone
 }
 
-func (doneBefore) Release(context.Context, once.Claim) error { return once.ErrAlreadyDone }
+func (doneBefore) Release(context.Context, once.Claim, int) error { return once.ErrAlreadyDone }
 
 // Only the store of the AtLeastOnce says that another copy has processed the message. A handler may
 // use another Runner, and an error of that one, or of the context, says nothing about the message.
@@ -343,7 +342,7 @@ func TestCleanupArchives(t *testing.T) {
 		if panics {
 			panic("no archive")
 		}
-		if archived += len(events); len(events) > inbox.ArchiveEvents {
+		if archived += len(events); len(events) > 100 {
 			t.Errorf("%d events at once", len(events))
 		}
 		return result
@@ -351,7 +350,7 @@ func TestCleanupArchives(t *testing.T) {
 	w := newWorld(t, func(c *inbox.Config) {
 		c.Retention, c.BrokerRetention, c.Archive = 2*time.Hour, time.Hour, archive
 	})
-	const events = inbox.ArchiveEvents + 5
+	const events = 100 + 5
 	for i := range events {
 		r := w.in.Process(t.Context(), message(fmt.Sprint(i)), w.apply)
 		w.wants(r, inbox.Ack, nil)
@@ -440,7 +439,7 @@ func TestCleanupGoesPastABrokenArchive(t *testing.T) {
 			return nil
 		}
 	})
-	const others = 2*inbox.ArchiveEvents + 5
+	const others = 2*100 + 5
 	for i := range others + 1 {
 		msg := message(fmt.Sprint(i))
 		if msg.Handler = "b"; i == 0 {

@@ -11,20 +11,24 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
 // Message is a message that a consumer got from its broker. For events that our outbox published,
 // Headers are enough: every other field that is empty is read from them.
 type Message struct {
 	// ID is the identity of the event, by which its copies are recognised, at most 255 bytes.
-	// Default: Config.EventID.
+	// Default: [Config.EventID].
 	ID string
+	// UUID is the identity that a client library gives to each message. The event has it if neither
+	// its headers nor its payload name another one. Leave it empty if copies have different UUIDs.
+	UUID string
 	// Handler names the handler that processes the message. Each of several handlers of a consumer
 	// processes each event once. At most 128 bytes. Choose it once: under another name nothing was
-	// processed yet. Default: Config.Handler.
+	// processed yet. Default: [Config.Handler].
 	Handler string
 	// Tenant is whose event it is, where the same ID may come from different tenants. At most 64
-	// bytes. Default: Config.Tenant.
+	// bytes. Default: [Config.Tenant].
 	Tenant string
 
 	// Topic is where the message was read. Partition and Offset say where in Topic, if Located. The
@@ -35,12 +39,12 @@ type Message struct {
 	Located   bool
 
 	// PartitionKey and KeySeq give the event its place in the order of its key, for
-	// Config.OnlyNewer. Default: the headers partition_key and key_seq.
+	// [Config.OnlyNewer]. Default: the headers partition_key and key_seq.
 	PartitionKey string
 	KeySeq       int64
 
 	// Acked is closed when the message has been acknowledged. A message that is acknowledged before
-	// its work is committed would be lost: see ErrAcknowledged. Nil: nobody acknowledges a message
+	// its work is committed would be lost: see [ErrAcknowledged]. Nil: nobody acknowledges a message
 	// before its Result.
 	Acked <-chan struct{}
 
@@ -84,8 +88,11 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 	}
 	if e.EventID == "" {
 		var err error
-		if e.EventID, err = in.cfg.EventID(msg); err != nil {
-			return e, errtext.Errorf("%w: event id: %w", ErrInvalidMessage, err)
+		if e.EventID, err = in.cfg.EventID(msg); err != nil && !errors.Is(err, ErrInvalidMessage) {
+			err = errtext.Errorf("%w: event id: %w", ErrInvalidMessage, err)
+		}
+		if err != nil {
+			return e, err
 		}
 	}
 	if e.Handler == "" {
@@ -97,20 +104,20 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 	return e, nil
 }
 
-// ErrNoID: headers have no identity of an event.
-var ErrNoID = errors.New("inbox: no event id: neither header event_id nor that of CloudEvents; set Message.ID or " +
-	"Config.EventID")
+var errNoID = fmt.Errorf("%w: no event id: neither header event_id, nor that of CloudEvents, nor a UUID; "+
+	"set Message.ID or Config.EventID", ErrInvalidMessage)
 
 // EventID returns the identity of an event from the headers of its message. That is event_id.
 // Without it, the identity of CloudEvents is taken: source and id, joined by a blank, as the
 // bindings of Kafka, AMQP, NATS and HTTP write them (ce_id, cloudEvents_id, cloudEvents:id, ce-id).
-// Without either the error is ErrNoID.
+// Without either the error wraps [ErrInvalidMessage].
 func EventID(headers map[string]string) (string, error) { return MessageID(Message{Headers: headers}) }
 
-// MessageID returns the identity of the event of a message, which is the default of Config.EventID.
-// It is EventID of the headers. Without that, and if the content type says that the payload is a
-// CloudEvent (application/cloudevents+json), it is source and id of that document. Without either
-// the error is ErrNoID. Message.ID is not looked at.
+// MessageID returns the identity of the event of a message, which is the default of
+// [Config.EventID]. It is [EventID] of the headers. Without that, and if the content type says that
+// the payload is a CloudEvent (application/cloudevents+json), it is source and id of that document.
+// Without either it is [Message.UUID], and without that the error wraps [ErrInvalidMessage].
+// [Message.ID] is not looked at.
 func MessageID(msg Message) (string, error) {
 	if id := msg.Headers[core.HeaderEventID]; id != "" {
 		return id, nil
@@ -118,8 +125,10 @@ func MessageID(msg Message) (string, error) {
 	attrs := cloudEvent(msg)
 	// An id is unique within its source only.
 	switch id, source := attrs["id"], attrs["source"]; {
+	case id == "" && msg.UUID == "":
+		return "", errNoID
 	case id == "":
-		return "", ErrNoID
+		return msg.UUID, nil
 	case source != "":
 		return source + " " + id, nil
 	default:
@@ -149,7 +158,7 @@ func eventType(msg Message) string {
 }
 
 func cloudEvent(msg Message) map[string]string {
-	return cloudevents.Attributes(cloudevents.Message{Headers: msg.Headers, Body: msg.Payload})
+	return cloudevents.Message{Headers: msg.Headers, Body: msg.Payload}.Attributes()
 }
 
 func either(a, b string) string {
@@ -169,9 +178,9 @@ func number(s string, bits int) int64 {
 	return int64(n) // bits is at most 63
 }
 
-// OccurredAt returns the time of the event of a message: header occurred_at, else the time of a
+// occurredAt returns the time of the event of a message: header occurred_at, else the time of a
 // CloudEvent, both as RFC 3339 writes them. Zero: unknown.
-func OccurredAt(msg Message) time.Time {
+func occurredAt(msg Message) time.Time {
 	t, err := parseTime(msg.Headers[core.HeaderOccurredAt])
 	if err != nil {
 		t, _ = parseTime(cloudEvent(msg)["time"])
@@ -181,4 +190,44 @@ func OccurredAt(msg Message) time.Time {
 
 func parseTime(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339Nano, strings.ToUpper(text)) // RFC 3339 allows t and z
+}
+
+// Key names one event for one handler of one consumer. It is compared byte by byte.
+type Key struct {
+	Consumer string // at most 128 bytes
+	Handler  string // at most 128 bytes
+	Tenant   string // at most 64 bytes; may be empty
+	EventID  string // at most 255 bytes
+}
+
+// Validate reports every problem of k at once.
+func (k Key) Validate() error {
+	if err := textcheck.Check(
+		textcheck.Part{Name: "consumer", Text: k.Consumer, Limit: 128, Required: true},
+		textcheck.Part{Name: "handler", Text: k.Handler, Limit: 128, Required: true},
+		textcheck.Part{Name: "tenant", Text: k.Tenant, Limit: 64},
+		textcheck.Part{Name: "event id", Text: k.EventID, Limit: 255, Required: true},
+	); err != nil {
+		return fmt.Errorf("inbox: invalid key: %w", err)
+	}
+	return nil
+}
+
+// Event is the part of an event that a Store keeps: its key and where it came from. Only the key
+// decides whether two events are the same. Any other text that is too long for its column is cut.
+type Event struct {
+	Key
+	Type                       string
+	Version                    int
+	AggregateType, AggregateID string
+
+	// Topic, PartitionKey and KeySeq give the event its place in the order of its key, for Advance.
+	// KeySeq is 0 for an event without a place.
+	Topic, PartitionKey string
+	KeySeq              int64
+
+	// Partition and Offset say where in Topic the event was read, if Located.
+	Partition int32
+	Offset    int64
+	Located   bool
 }

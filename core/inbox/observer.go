@@ -1,11 +1,13 @@
 package inbox
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/callback"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // Observer has the callbacks of an Inbox for metrics and traces. Fields may be nil. Many goroutines
@@ -21,14 +23,14 @@ type Observer struct {
 	Stale func(Info)
 	// InProgress: another process works on the event.
 	InProgress func(Info)
-	// Failed: the message was not processed, and is not acknowledged. Info.Err says why.
+	// Failed: the message was not processed, and is not acknowledged. [Info.Err] says why.
 	Failed func(Info)
-	// Dead: the event was given up now, or was delivered while it was dead. Info.Err wraps
+	// Dead: the event was given up now, or was delivered while it was dead. [Info.Err] wraps
 	// ErrInvalidMessage when the message has no usable id. Such a message is in no table.
 	Dead func(Info)
-	// Produced: the handler returned this many messages, which were written to the outbox in a
-	// transaction that is not committed yet. Only module inbox, whose handlers return messages,
-	// calls it.
+	// Produced: the handler produced this many messages, which were written to the outbox in a
+	// transaction that is not committed yet: see [Produced]. Module inbox, whose handlers return
+	// messages, says so by itself.
 	Produced func(info Info, messages int)
 	// Cached: the cache was asked.
 	Cached func(info Info, hit bool)
@@ -47,6 +49,23 @@ type Info struct {
 	Err        error         // set for Failed and Dead
 }
 
+type producedKey struct{}
+
+// Produced calls [Observer.Produced] for the message of a handler. ctx is the handler's.
+func Produced(ctx context.Context, messages int) {
+	if tell, ok := ctx.Value(producedKey{}).(func(int)); ok {
+		tell(messages)
+	}
+}
+
+// withProduced returns the context of the handler of a delivery.
+func (in *Inbox) withProduced(ctx context.Context, d delivery) context.Context {
+	if o := in.cfg.Observer; o == nil || o.Produced == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, producedKey{}, func(n int) { in.obs.Produced(d.told(0, nil), n) })
+}
+
 // withDefaults returns a copy in which a nil field does nothing.
 func (o *Observer) withDefaults() Observer {
 	all := callback.Present(o)
@@ -63,7 +82,7 @@ func (o *Observer) withDefaults() Observer {
 	}
 }
 
-// coder is an error that names itself: see Failure.Code.
+// coder is an error that names itself: see [Failure.Code].
 type coder interface {
 	error
 	InboxCode() string
@@ -86,7 +105,7 @@ func code(err error, class core.Class) string {
 	switch {
 	case errors.Is(err, core.ErrCommitUnknown):
 		return "commit_unknown"
-	case core.Retryable(err):
+	case sqlerr.Retryable(err):
 		return "retryable"
 	case class != core.ClassTransient:
 		return class.String()
@@ -95,4 +114,54 @@ func code(err error, class core.Class) string {
 		return class.String()
 	}
 	return "handler_error"
+}
+
+// Tracer has the callbacks of an Inbox for traces; module oteloutbox makes one for OpenTelemetry.
+// Fields may be nil. Many goroutines call them. They must be fast, must not block and must not
+// panic. Without a Tracer, tracing costs nothing. New fields may be added.
+type Tracer struct {
+	// Process is called before a message is processed, or the messages of one batch. ctx is that of
+	// the call. The handler, and the transaction around it, get the context that Process returns,
+	// which must be ctx or a child of it. consumer is that of the Inbox. end is called once, with a
+	// result for each message, also if the handler panics. It must not keep the slices.
+	Process func(ctx context.Context, consumer string, msgs []Message) (
+		processCtx context.Context, end func(results []Result))
+}
+
+// errUnwound is the error of a message whose handler did not return, for its trace.
+var errUnwound = errors.New("inbox: the handler panicked or called runtime.Goexit")
+
+// traced calls process between [Tracer.Process] and its end.
+func (t *Tracer) traced(ctx context.Context, consumer string, msgs []Message,
+	process func(context.Context) []Result,
+) (results []Result) {
+	ctx, end := t.Process(ctx, consumer, msgs)
+	if end == nil {
+		return process(ctx)
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			results = make([]Result, len(msgs))
+			for n := range results {
+				results[n] = Result{Action: Retry, Outcome: failed, Err: errUnwound}
+			}
+		}
+		end(results)
+	}()
+	results = process(ctx)
+	returned = true
+	return results
+}
+
+// on reports whether there is something to call.
+func (t *Tracer) on() bool { return t != nil && t.Process != nil }
+
+// one is traced for a single message.
+func (t *Tracer) one(ctx context.Context, consumer string, msg Message,
+	process func(context.Context) Result,
+) Result {
+	return t.traced(ctx, consumer, []Message{msg}, func(ctx context.Context) []Result {
+		return []Result{process(ctx)}
+	})[0]
 }

@@ -195,12 +195,24 @@ func TestInvalidMessageIsToldAsDead(t *testing.T) {
 // recorder keeps the attributes of each record.
 type recorder [][]string
 
-func (*recorder) Enabled(context.Context, slog.Level) bool { return true }
-func (r *recorder) WithAttrs([]slog.Attr) slog.Handler     { return r }
-func (r *recorder) WithGroup(string) slog.Handler          { return r }
+func (*recorder) Enabled(context.Context, slog.Level) bool          { return true }
+func (r *recorder) WithAttrs(attrs []slog.Attr) slog.Handler        { return recorded{r, attrs} }
+func (r *recorder) WithGroup(string) slog.Handler                   { return r }
+func (r *recorder) Handle(_ context.Context, rec slog.Record) error { return r.add(rec, nil) }
 
-func (r *recorder) Handle(_ context.Context, rec slog.Record) error {
+// recorded has the attributes of a Logger.
+type recorded struct {
+	*recorder
+	attrs []slog.Attr
+}
+
+func (r recorded) Handle(_ context.Context, rec slog.Record) error { return r.add(rec, r.attrs) }
+
+func (r *recorder) add(rec slog.Record, with []slog.Attr) error {
 	var attrs []string
+	for _, a := range with {
+		attrs = append(attrs, a.String())
+	}
 	rec.Attrs(func(a slog.Attr) bool {
 		attrs = append(attrs, a.String())
 		return true
@@ -284,10 +296,10 @@ func TestErrorsNameTheirPackageOnce(t *testing.T) {
 	process := func(msg inbox.Message, err error) error {
 		return w.in.Process(t.Context(), msg, func(context.Context, core.Tx, inbox.Message) error { return err }).Err
 	}
-	check(process(inbox.Message{}, nil), inbox.ErrInvalidMessage, inbox.ErrNoID)
-	check(process(message(strings.Repeat("x", 300)), nil), inbox.ErrInvalidMessage, inbox.ErrInvalidKey)
+	check(process(inbox.Message{}, nil), inbox.ErrInvalidMessage)
+	check(process(message(strings.Repeat("x", 300)), nil), inbox.ErrInvalidMessage)
 	for n, err := range []error{
-		inbox.ErrNoID, fmt.Errorf("inbox: another one: %w", inbox.ErrInProgress), once.ErrInvalidKey,
+		errHandler, fmt.Errorf("inbox: another one: %w", inbox.ErrInProgress), once.ErrInvalidKey,
 		core.ErrNoTransaction,
 	} {
 		id := fmt.Sprint(n)
@@ -300,18 +312,18 @@ func TestErrorsNameTheirPackageOnce(t *testing.T) {
 	canceled, cancel := context.WithCancelCause(t.Context())
 	check(w.in.Process(canceled, message("f"), func(context.Context, core.Tx, inbox.Message) error {
 		cancel(inbox.ErrInProgress)
-		return inbox.ErrNoID
-	}).Err, inbox.ErrNoID)
-	_, err := w.in.Redrive(t.Context(), inbox.RedriveRequest{})
+		return errHandler
+	}).Err, errHandler)
+	_, err := w.in.Redrive(t.Context(), nil, "", "")
 	check(err, inbox.ErrInvalidRequest)
-	_, err = w.in.Redrive(t.Context(), inbox.RedriveRequest{Keys: []inbox.Key{{Consumer: "other"}}})
+	_, err = w.in.Redrive(t.Context(), []inbox.Key{{Consumer: "other"}}, "", "")
 	check(err, inbox.ErrInvalidRequest)
 
 	for _, store := range []once.Store{outboxtest.NewOnceStore(), doneBefore{outboxtest.NewOnceStore()}} {
 		keys := once.Config{Store: store, Wait: -1}
 		a := newAtLeastOnce(t, keys, inbox.AtLeastOnceConfig{MaxAttempts: 1, Observer: observer})
-		check(a.Process(t.Context(), inbox.Message{}, nil).Err, inbox.ErrNoID)
-		a.Process(t.Context(), message("e"), func(context.Context, inbox.Message) error { return inbox.ErrNoID })
+		check(a.Process(t.Context(), inbox.Message{}, nil).Err, inbox.ErrInvalidMessage)
+		a.Process(t.Context(), message("e"), func(context.Context, inbox.Message) error { return errHandler })
 		a.Process(t.Context(), message("f"), func(ctx context.Context, _ inbox.Message) error {
 			return a.Process(ctx, message("f"), nil).Err
 		})

@@ -127,7 +127,7 @@ type DeadQuery struct {
 // event, the message is acknowledged without a query. If it does not know the event, or fails, the
 // table decides. An event is remembered only after its commit, and its row says processed until it
 // is deleted. So an entry is wrong only if it outlives its row; a message is then acknowledged, and
-// not processed. The cache must forget an event before the table does (Config.Retention), and must
+// not processed. The cache must forget an event before the table does ([Config.Retention]), and must
 // be emptied after a restore of the database or a failover that lost commits.
 //
 // Discard leaves the cache alone, because an entry of a discarded event is right. Redrive calls

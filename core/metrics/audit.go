@@ -15,16 +15,18 @@ type audited interface {
 // auditActions are the actions of audit rows. Those of later versions count as other.
 var auditActions = []string{
 	string(core.OperatorRedrive), string(core.OperatorDiscard), string(core.OperatorReplay),
+	string(core.OperatorEdit), string(core.OperatorErase),
 	core.AuditPause, core.AuditResume, core.AuditRate, core.AuditResetKeys,
 	"plan", "run-plan", "pause-plan", "cancel-plan", "note-group", "mute-group", "unmute-group",
-	"declare-window", "withdraw-window", other,
+	"declare-window", "withdraw-window", "reveal", "release",
+	"redrive-message", "discard-message", "redrive-effect", "discard-effect", other,
 }
 
 func newAuditRows(m Meter) map[string]Counter {
 	series := counter(m, "outbox_audit_rows_total",
 		"Rows that table outbox_audit got since this process watches it, whichever process wrote them. A redrive, a "+
-			"discard and a replay have a row for each event. A row that commits after two looks have seen a newer "+
-			"one is not counted. Use max over processes.", "action")
+			"discard, a replay, an edit, an erasure, a release and a reveal have a row for each event. A row that "+
+			"commits after two looks have seen a newer one is not counted. Use max over processes.", "action")
 	rows := map[string]Counter{}
 	for _, action := range auditActions {
 		rows[action] = series(action)

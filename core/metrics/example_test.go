@@ -61,7 +61,7 @@ func (log) LogBacklog(context.Context) (core.LogBacklog, error) {
 // Gauges of a relay that reads the log of PostgreSQL.
 func ExampleSet_WatchLog() {
 	set := metrics.New(printer{}, metrics.Config{})
-	set.WatchLog(log{}) // in a service: the *walrelay.Relay
+	set.WatchLog(log{}.LogBacklog) // in a service: the *walrelay.Relay
 	for _, sample := range set.Samples(context.Background()) {
 		fmt.Println(sample.Desc.OTelName(), sample.Values, sample.Value)
 	}

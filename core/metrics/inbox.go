@@ -7,11 +7,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// inboxMetrics are those of inbox.Observer.
+// inboxMetrics counts inbox.Observer callbacks.
 type inboxMetrics struct {
+	*cleanup
 	handlers *series[*handlerMetrics] // by consumer and handler
-
-	deleted, cleanupFailed Counter
 }
 
 // handlerMetrics are the series of one handler of a consumer.
@@ -19,7 +18,7 @@ type handlerMetrics struct {
 	processed, duplicate, stale, inProgress, failed, dead Counter
 
 	produced  Counter
-	hit, miss Counter
+	cached    map[bool]Counter // by whether the cache had it
 	took, age Histogram
 }
 
@@ -27,14 +26,14 @@ func newInboxMetrics(m Meter, cfg Config) *inboxMetrics {
 	messages := counter(m, "inbox_messages_total", "Deliveries of events. Outcome: processed, duplicate, stale, "+
 		"in_progress, failed, dead.", "consumer", "handler", "outcome")
 	took := histogram(m, "inbox_process_duration_seconds",
-		"From the arrival of a message to the end of its transaction.",
-		callBuckets, "consumer", "handler")
+		"From the arrival of a message to the end of its transaction.", callBuckets, "consumer", "handler")
 	age := histogram(m, "inbox_event_age_seconds", "From the time of an event until it was processed.", lagBuckets,
 		"consumer", "handler")
 	produced := counter(m, "inbox_produced_messages_total",
 		"Messages that handlers returned, in transactions that need not have committed.", "consumer", "handler")
 	cached := counter(m, "inbox_cache_requests_total", "Questions to the cache.", "consumer", "handler", "outcome")
 	return &inboxMetrics{
+		cleanup: newCleanup(m, "inbox", "Events and keys that the cleanup deleted."),
 		handlers: newSeries(cfg.MaxLabels, func(name string) *handlerMetrics {
 			consumer, handler, two := strings.Cut(name, separator)
 			if !two { // "_other"
@@ -44,15 +43,12 @@ func newInboxMetrics(m Meter, cfg Config) *inboxMetrics {
 			return &handlerMetrics{
 				processed: outcome("processed"), duplicate: outcome("duplicate"), stale: outcome("stale"),
 				inProgress: outcome("in_progress"), failed: outcome("failed"), dead: outcome("dead"),
-				produced: produced(consumer, handler),
-				hit:      cached(consumer, handler, "hit"),
-				miss:     cached(consumer, handler, "miss"),
-				took:     took(consumer, handler), age: age(consumer, handler),
+				produced: produced(consumer, handler), took: took(consumer, handler), age: age(consumer, handler),
+				cached: map[bool]Counter{
+					true: cached(consumer, handler, "hit"), false: cached(consumer, handler, "miss"),
+				},
 			}
 		}),
-		deleted: counter(m, "inbox_cleanup_deleted_total",
-			"Events and keys that the cleanup deleted.")(),
-		cleanupFailed: counter(m, "inbox_cleanup_errors_total", "Cleanups that failed.")(),
 	}
 }
 
@@ -81,18 +77,7 @@ func (s *Set) Inbox() *inbox.Observer {
 		Failed:     func(info inbox.Info) { i.of(info).failed.Add(1) },
 		Dead:       func(info inbox.Info) { i.of(info).dead.Add(1) },
 		Produced:   func(info inbox.Info, messages int) { i.of(info).produced.Add(float64(messages)) },
-		Cached: func(info inbox.Info, hit bool) {
-			if h := i.of(info); hit {
-				h.hit.Add(1)
-			} else {
-				h.miss.Add(1)
-			}
-		},
-		Cleaned: func(deleted int, err error) {
-			i.deleted.Add(float64(deleted))
-			if err != nil {
-				i.cleanupFailed.Add(1)
-			}
-		},
+		Cached:     func(info inbox.Info, hit bool) { i.of(info).cached[hit].Add(1) },
+		Cleaned:    i.cleaned,
 	}
 }

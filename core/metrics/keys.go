@@ -1,27 +1,19 @@
 package metrics
 
-import (
-	"github.com/ormoutbox/ormoutbox/core/once"
-)
+import "github.com/ormoutbox/ormoutbox/core/once"
 
 // keyMetrics are those of once.Observer.
 type keyMetrics struct {
+	*cleanup
 	scopes *series[*scopeMetrics]
-
-	deleted, cleanupFailed Counter
 }
 
 // scopeMetrics are the series of one scope of keys.
 type scopeMetrics struct {
-	decided  map[once.State]Counter
-	failed   Counter
-	taken    Counter
-	done     Counter
-	undone   Counter
-	lost     Counter
-	retried  Counter
-	waited   Histogram
-	duration Histogram
+	decided map[once.State]Counter
+
+	failed, taken, done, undone, lost, retried Counter
+	waited, duration                           Histogram
 }
 
 func newKeyMetrics(m Meter, cfg Config) *keyMetrics {
@@ -29,8 +21,7 @@ func newKeyMetrics(m Meter, cfg Config) *keyMetrics {
 		"abandoned, or error.", "scope", "state")
 	taken := counter(m, "idempotency_keys_taken_over_total", "Keys whose earlier holder disappeared.", "scope")
 	runs := counter(m, "idempotency_runs_total",
-		"Runs of the work. Outcome: done, or failed, also if its end could not "+
-			"be recorded.", "scope", "outcome")
+		"Runs of the work. Outcome: done, or failed, also if its end could not be recorded.", "scope", "outcome")
 	lost := counter(m, "idempotency_leases_lost_total", "Leases of running work that were lost.", "scope")
 	retried := counter(m, "idempotency_transaction_retries_total", "Transactions that failed and are run again.",
 		"scope")
@@ -38,26 +29,18 @@ func newKeyMetrics(m Meter, cfg Config) *keyMetrics {
 		callBuckets, "scope")
 	took := histogram(m, "idempotency_run_duration_seconds", "Duration of the work.", callBuckets, "scope")
 	return &keyMetrics{
+		cleanup: newCleanup(m, "idempotency", "Expired keys that were deleted."),
 		scopes: newSeries(cfg.MaxLabels, func(scope string) *scopeMetrics {
 			s := &scopeMetrics{
-				decided:  map[once.State]Counter{},
-				failed:   decided(scope, "error"),
-				taken:    taken(scope),
-				done:     runs(scope, "done"),
-				undone:   runs(scope, "failed"),
-				lost:     lost(scope),
-				retried:  retried(scope),
-				waited:   waited(scope),
-				duration: took(scope),
+				decided: map[once.State]Counter{}, failed: decided(scope, "error"), taken: taken(scope),
+				done: runs(scope, "done"), undone: runs(scope, "failed"), lost: lost(scope),
+				retried: retried(scope), waited: waited(scope), duration: took(scope),
 			}
 			for _, state := range []once.State{once.Fresh, once.InProgress, once.Done, once.Mismatch, once.Abandoned} {
 				s.decided[state] = decided(scope, state.String())
 			}
 			return s
 		}),
-		deleted: counter(m, "idempotency_cleanup_deleted_total",
-			"Expired keys that were deleted.")(),
-		cleanupFailed: counter(m, "idempotency_cleanup_errors_total", "Cleanups that failed.")(),
 	}
 }
 
@@ -89,11 +72,6 @@ func (s *Set) Keys() *once.Observer {
 		},
 		LeaseLost: func(key once.Key, _ error) { k.scopes.get(key.Scope).lost.Add(1) },
 		Retried:   func(key once.Key, _ error) { k.scopes.get(key.Scope).retried.Add(1) },
-		Cleaned: func(keys int, err error) {
-			k.deleted.Add(float64(keys))
-			if err != nil {
-				k.cleanupFailed.Add(1)
-			}
-		},
+		Cleaned:   k.cleaned,
 	}
 }

@@ -75,8 +75,8 @@ type Set struct {
 	outbox  *outboxMetrics
 	inbox   *inboxMetrics
 	keys    *keyMetrics
-	http    *httpMetrics
-	effects *effectMetrics
+	http    *series[*callMetrics]
+	effects *series[*callMetrics]
 	watch   *watch
 }
 
@@ -105,6 +105,23 @@ type (
 
 func counter(m Meter, name, help string, labels ...string) counterVec {
 	return m.Counter(Desc{Name: name, Help: help, Labels: labels})
+}
+
+// cleanup counts what the cleanup of a table deletes.
+type cleanup struct{ deleted, failed Counter }
+
+func newCleanup(m Meter, of, help string) *cleanup {
+	return &cleanup{
+		deleted: counter(m, of+"_cleanup_deleted_total", help)(),
+		failed:  counter(m, of+"_cleanup_errors_total", "Cleanups that failed.")(),
+	}
+}
+
+func (c *cleanup) cleaned(deleted int, err error) {
+	c.deleted.Add(float64(deleted))
+	if err != nil {
+		c.failed.Add(1)
+	}
 }
 
 func gauge(m Meter, name, help string, labels ...string) func(values ...string) Gauge {

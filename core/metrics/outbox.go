@@ -26,18 +26,11 @@ type outboxMetrics struct {
 	topics *series[*topicMetrics]
 	types  *series[map[core.PublishResult]Counter]
 
-	untracked Counter
-	claimSize histogramVec
-	claimTook histogramVec
-	claimFail counterVec
-	marked    Counter
-	markTook  Histogram
-	markFail  Counter
-	conflicts counterVec
-	lateAcks  Counter
-	deleted   counterVec
-	operated  counterVec
-	operating histogramVec
+	untracked                               Counter
+	marked, markFail, lateAcks              Counter
+	markTook                                Histogram
+	claimFail, conflicts, deleted, operated counterVec
+	claimSize, claimTook, operating         histogramVec
 }
 
 // topicMetrics are the series of one topic.
@@ -80,17 +73,11 @@ func newOutboxMetrics(m Meter, cfg Config) *outboxMetrics {
 		topics: newSeries(cfg.MaxLabels, func(topic string) *topicMetrics {
 			t := &topicMetrics{
 				inserted: map[bool]Counter{
-					true:  inserted(topic, string(core.PathHot)),
-					false: inserted(topic, string(core.PathCold)),
+					true: inserted(topic, string(core.PathHot)), false: inserted(topic, string(core.PathCold)),
 				},
-				relayed:  map[core.Path]map[core.PublishResult]Counter{},
-				took:     took(topic),
-				lag:      map[core.Path]Histogram{},
-				fast:     fast(topic, "sent"),
-				fellBack: map[core.FallbackReason]Counter{},
-				paused:   paused(topic),
-				probes:   probes(topic),
-				stuck:    stuck(topic),
+				relayed: map[core.Path]map[core.PublishResult]Counter{}, lag: map[core.Path]Histogram{},
+				fellBack: map[core.FallbackReason]Counter{}, fast: fast(topic, "sent"), took: took(topic),
+				paused: paused(topic), probes: probes(topic), stuck: stuck(topic),
 			}
 			for _, path := range []core.Path{core.PathHot, core.PathCold} {
 				t.lag[path] = lag(topic, string(path))
@@ -118,8 +105,7 @@ func newOutboxMetrics(m Meter, cfg Config) *outboxMetrics {
 		claimTook: with(histogram(m, "outbox_relay_claim_duration_seconds", "Duration of claims.", callBuckets,
 			"ordered"), bools...),
 		claimFail: with(counter(m, "outbox_relay_claim_errors_total", "Claims that failed.", "ordered"), bools...),
-		marked: counter(m, "outbox_relay_marked_total",
-			"Rows whose end of a publish was written down.")(),
+		marked:    counter(m, "outbox_relay_marked_total", "Rows whose end of a publish was written down.")(),
 		markTook: histogram(m, "outbox_relay_mark_duration_seconds", "Duration of batches of marks.",
 			callBuckets)(),
 		markFail: counter(m, "outbox_relay_mark_errors_total", "Batches of marks that failed.")(),
@@ -131,7 +117,7 @@ func newOutboxMetrics(m Meter, cfg Config) *outboxMetrics {
 		deleted: with(counter(m, "outbox_cleanup_deleted_total", "Rows that the cleanup deleted.", "table"), "event",
 			"key"),
 		operated: with(counter(m, "outbox_operator_events_total",
-			"Events that people changed from this process. Action: redrive, discard, replay.", "action"),
+			"Events that people changed from this process. Action: redrive, discard, replay, edit, erase.", "action"),
 			actions...),
 		operating: with(histogram(m, "outbox_operator_duration_seconds",
 			"Duration of the transactions by which people changed events from this process: a call, or a step of a "+
@@ -140,7 +126,10 @@ func newOutboxMetrics(m Meter, cfg Config) *outboxMetrics {
 }
 
 // actions are the values of label action.
-var actions = []string{string(core.OperatorRedrive), string(core.OperatorDiscard), string(core.OperatorReplay)}
+var actions = []string{
+	string(core.OperatorRedrive), string(core.OperatorDiscard), string(core.OperatorReplay), string(core.OperatorEdit),
+	string(core.OperatorErase),
+}
 
 // bools are the values of label ordered.
 var bools = []string{"true", "false"}

@@ -8,73 +8,81 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
 // The gauges that come from the database: see Set.Samples.
 var (
-	BacklogMessages = Desc{
+	backlogMessages = Desc{
 		Name: "outbox_backlog_messages", Labels: []string{"state"},
 		Help: "Events that are not finished, counted up to a limit. Use max over processes.",
 	}
-	BacklogOldestAge = Desc{
+	backlogOldestAge = Desc{
 		Name: "outbox_backlog_oldest_age_seconds",
 		Help: "Age of the oldest pending event, by the clock of the database; 0 without one.",
 	}
-	BlockedKeys = Desc{
-		Name: "outbox_blocked_keys", Help: "Keys that a dead event holds up, counted up to a limit.",
-	}
-	Pauses = Desc{
+	blockedKeys = Desc{Name: "outbox_blocked_keys", Help: "Keys that a dead event holds up, counted up to a limit."}
+	pausesHeld  = Desc{
 		Name: "outbox_pauses", Labels: []string{"scope"},
 		Help: "Pauses of operators that hold: of everything (1 or 0), of single destinations and of tenants.",
 	}
-	RateLimits = Desc{
-		Name: "outbox_rate_limits", Help: "Destinations with a rate that an operator has set.",
-	}
-	UnrelayedTopics = Desc{
+	rateLimits      = Desc{Name: "outbox_rate_limits", Help: "Destinations with a rate that an operator has set."}
+	unrelayedTopics = Desc{
 		Name: "outbox_unrelayed_topics", Help: "Topics with pending events that no living relay takes.",
 	}
-	TypeMessages = Desc{
+	typeMessages = Desc{
 		Name: "outbox_type_backlog_messages", Labels: []string{"event_type", "state"},
 		Help: "Events that are not finished by event type, of the part of the backlog that is counted. State: new, " +
 			"retry, dead. Use max over processes.",
 	}
-	LogBehind = Desc{
+	logBehind = Desc{
 		Name: "outbox_log_behind_bytes", Labels: []string{"slot"},
 		Help: "Log of the database that the reader of the slot has not confirmed. Use max over processes.",
 	}
-	LogKept = Desc{
+	logKept = Desc{
 		Name: "outbox_log_kept_bytes", Labels: []string{"slot"},
 		Help: "Log that the server keeps on its disk because of the slot. Use max over processes.",
 	}
-	LogSafe = Desc{
+	logSafe = Desc{
 		Name: "outbox_log_safe_bytes", Labels: []string{"slot"},
 		Help: "Log that may be written until the slot may be lost; missing without max_slot_wal_keep_size. Use min " +
 			"over processes.",
 	}
-	LogActive = Desc{
+	logActive = Desc{
 		Name: "outbox_log_slot_active", Labels: []string{"slot"},
 		Help: "1 while a process reads the slot, else 0. Use max over processes.",
 	}
-	LogLost = Desc{
+	logLost = Desc{
 		Name: "outbox_log_slot_lost", Labels: []string{"slot"},
 		Help: "1 while the slot is missing, or the server has removed log that was not read; else 0. Use max over " +
 			"processes.",
 	}
-	LogRepairing = Desc{
+	logRepairing = Desc{
 		Name: "outbox_log_repairing", Labels: []string{"slot"},
 		Help: "1 while events of a lost slot are published from the table, else 0. Use max over processes.",
 	}
-	LogSpilledKeys = Desc{
+	logSpilledKeys = Desc{
 		Name: "outbox_log_spilled_keys", Labels: []string{"slot"},
 		Help: "Keys that are published from the table, because an event was refused. Only the process that reads " +
 			"the slot has it.",
 	}
-	EffectMessages = Desc{
+	inboxBacklog = Desc{
+		Name: "inbox_backlog_messages", Labels: []string{"consumer", "handler", "state"},
+		Help: "Messages that a handler has failed with and that are not processed, counted up to a limit. State: " +
+			"failed (tried again when delivered again), dead (waits for a person), redriven (waits for its " +
+			"delivery). Use max over processes.",
+	}
+	inboxOldestAge = Desc{
+		Name: "inbox_backlog_oldest_age_seconds", Labels: []string{"consumer", "handler"},
+		Help: "How long ago the oldest of these messages failed first, or was redriven, by the clock of the " +
+			"database; 0 without one.",
+	}
+	effectMessages = Desc{
 		Name: "effect_backlog_messages", Labels: []string{"channel", "state"},
 		Help: "Effects that are not finished, counted up to a limit. Use max over processes.",
 	}
-	EffectOldestAge = Desc{
+	effectOldestAge = Desc{
 		Name: "effect_backlog_oldest_age_seconds", Labels: []string{"channel"},
 		Help: "How long the oldest pending effect has been due, by the clock of the database; 0 without one.",
 	}
@@ -83,9 +91,9 @@ var (
 // Watched returns the gauges that come from the database.
 func Watched() []Desc {
 	return []Desc{
-		BacklogMessages, BacklogOldestAge, BlockedKeys, Pauses, RateLimits, UnrelayedTopics, TypeMessages,
-		LogBehind, LogKept, LogSafe, LogActive, LogLost, LogRepairing, LogSpilledKeys,
-		EffectMessages, EffectOldestAge,
+		backlogMessages, backlogOldestAge, blockedKeys, pausesHeld, rateLimits, unrelayedTopics, typeMessages,
+		logBehind, logKept, logSafe, logActive, logLost, logRepairing, logSpilledKeys,
+		inboxBacklog, inboxOldestAge, effectMessages, effectOldestAge,
 	}
 }
 
@@ -100,21 +108,6 @@ type Sample struct {
 // Rates and UnrelayedTopics of one, or ListAudit and CountAudit, it is asked for these too.
 type Backlogger interface {
 	Backlog(ctx context.Context) (core.Backlog, error)
-}
-
-// EffectBacklogger is what WatchEffects asks: a *command.Queue.
-type EffectBacklogger interface {
-	Backlog(ctx context.Context) ([]command.Backlog, error)
-}
-
-// TypeBacklogger has the method that WatchTypes needs, as a *core.Outbox has.
-type TypeBacklogger interface {
-	TypeBacklog(ctx context.Context) ([]core.TypeBacklog, error)
-}
-
-// LogBacklogger has the method that WatchLog needs, as a *walrelay.Relay has.
-type LogBacklogger interface {
-	LogBacklog(ctx context.Context) (core.LogBacklog, error)
 }
 
 // operated is implemented by *core.Outbox.
@@ -136,6 +129,7 @@ type watch struct {
 	mu              sync.Mutex // held while the database is asked: scrapes wait for one answer
 	outbox, effects []*source
 	byType, log     []*source
+	inbox           []*source
 }
 
 // source is one question and its last answer.
@@ -166,38 +160,43 @@ func newWatch(m Meter, cfg Config, sparing bool) *watch {
 // A second call replaces it.
 func (s *Set) Watch(outbox Backlogger) {
 	w := s.watch
-	sources := []*source{{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
+	var sources []*source
+	ask := func(question func(ctx context.Context) ([]Sample, error)) {
+		sources = append(sources, &source{every: w.every, ask: question})
+	}
+	ask(func(ctx context.Context) ([]Sample, error) {
 		b, err := outbox.Backlog(ctx)
 		return []Sample{
-			{BacklogMessages, []string{"pending"}, float64(b.Pending)},
-			{BacklogMessages, []string{"dead"}, float64(b.Dead)},
-			{BacklogOldestAge, nil, b.OldestAge.Seconds()},
-			{BlockedKeys, nil, float64(b.BlockedKeys)},
+			{backlogMessages, []string{"pending"}, float64(b.Pending)},
+			{backlogMessages, []string{"dead"}, float64(b.Dead)},
+			{backlogOldestAge, nil, b.OldestAge.Seconds()},
+			{blockedKeys, nil, float64(b.BlockedKeys)},
 		}, err
-	}}}
+	})
 	if o, ok := outbox.(operated); ok {
-		sources = append(sources, &source{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
-			return pauses(ctx, o)
-		}}, &source{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
+		ask(func(ctx context.Context) ([]Sample, error) { return pauses(ctx, o) })
+		ask(func(ctx context.Context) ([]Sample, error) {
 			list, err := o.Rates(ctx)
-			return []Sample{{RateLimits, nil, float64(len(list))}}, err
-		}}, &source{
-			every: 4 * w.every, // it reads more rows than the others
-			ask: func(ctx context.Context) ([]Sample, error) {
-				list, err := o.UnrelayedTopics(ctx)
-				return []Sample{{UnrelayedTopics, nil, float64(len(list))}}, err
-			},
+			return []Sample{{rateLimits, nil, float64(len(list))}}, err
 		})
+		ask(func(ctx context.Context) ([]Sample, error) {
+			list, err := o.UnrelayedTopics(ctx)
+			return []Sample{{unrelayedTopics, nil, float64(len(list))}}, err
+		})
+		sources[len(sources)-1].every *= 4 // it reads more rows than the others
 	}
 	if o, ok := outbox.(audited); ok {
 		trail := newAuditTrail(w.audit)
-		sources = append(sources, &source{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
-			return nil, trail.look(ctx, o)
-		}})
+		ask(func(ctx context.Context) ([]Sample, error) { return nil, trail.look(ctx, o) })
 	}
+	w.set(&w.outbox, sources)
+}
+
+// set replaces sources of w.
+func (w *watch) set(of *[]*source, by []*source) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.outbox = sources
+	*of = by
 }
 
 func pauses(ctx context.Context, o operated) ([]Sample, error) {
@@ -214,17 +213,17 @@ func pauses(ctx context.Context, o operated) ([]Sample, error) {
 		}
 	}
 	return []Sample{
-		{Pauses, []string{"all"}, float64(all)},
-		{Pauses, []string{"topic"}, float64(topics)},
-		{Pauses, []string{"tenant"}, float64(tenants)},
+		{pausesHeld, []string{"all"}, float64(all)},
+		{pausesHeld, []string{"topic"}, float64(topics)},
+		{pausesHeld, []string{"tenant"}, float64(tenants)},
 	}, err
 }
 
 // WatchEffects says whose backlog of effects Samples asks for. A second call replaces it.
-func (s *Set) WatchEffects(queue EffectBacklogger) {
+func (s *Set) WatchEffects(backlog func(context.Context) ([]command.Backlog, error)) {
 	w := s.watch
 	ask := func(ctx context.Context) ([]Sample, error) {
-		list, err := queue.Backlog(ctx)
+		list, err := backlog(ctx)
 		var all []Sample
 		var rest command.Backlog // of the channels above the limit
 		for n, b := range list {
@@ -241,22 +240,51 @@ func (s *Set) WatchEffects(queue EffectBacklogger) {
 		}
 		return all, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.effects = []*source{{every: w.every, ask: ask}}
+	w.set(&w.effects, []*source{{every: w.every, ask: ask}})
+}
+
+// WatchInbox says whose failures of consumers Samples asks for: (*inbox.Inbox).Backlog. A second call
+// replaces it.
+func (s *Set) WatchInbox(backlog func(context.Context) ([]inbox.Backlog, error)) {
+	w := s.watch
+	ask := func(ctx context.Context) ([]Sample, error) {
+		list, err := backlog(ctx)
+		var all []Sample
+		rest := inbox.Backlog{Consumer: other, Handler: other} // of the handlers above the limit
+		for n, b := range list {
+			if n >= w.maxLabels {
+				rest.Failed, rest.Dead, rest.Redriven = rest.Failed+b.Failed, rest.Dead+b.Dead, rest.Redriven+b.Redriven
+				rest.Oldest = max(rest.Oldest, b.Oldest)
+				continue
+			}
+			all = append(all, inboxSamples(b)...)
+		}
+		if len(list) > w.maxLabels {
+			all = append(all, inboxSamples(rest)...)
+		}
+		return all, err
+	}
+	w.set(&w.inbox, []*source{{every: w.every, ask: ask}})
+}
+
+func inboxSamples(b inbox.Backlog) []Sample {
+	return []Sample{
+		{inboxBacklog, []string{b.Consumer, b.Handler, "failed"}, float64(b.Failed)},
+		{inboxBacklog, []string{b.Consumer, b.Handler, "dead"}, float64(b.Dead)},
+		{inboxBacklog, []string{b.Consumer, b.Handler, "redriven"}, float64(b.Redriven)},
+		{inboxOldestAge, []string{b.Consumer, b.Handler}, b.Oldest.Seconds()},
+	}
 }
 
 // WatchTypes says which outbox Samples asks for its backlog by event type, at most every fourth
 // time that it asks for the others, because it reads more rows. A second call replaces it.
-func (s *Set) WatchTypes(outbox TypeBacklogger) {
+func (s *Set) WatchTypes(backlog func(context.Context) ([]core.TypeBacklog, error)) {
 	w := s.watch
 	ask := func(ctx context.Context) ([]Sample, error) {
-		list, err := outbox.TypeBacklog(ctx)
+		list, err := backlog(ctx)
 		return typeSamples(list, w.types), err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.byType = []*source{{every: 4 * w.every, ask: ask}}
+	w.set(&w.byType, []*source{{every: 4 * w.every, ask: ask}})
 }
 
 // typeSamples returns a sample for each named type, also for one without events, and one for the
@@ -276,9 +304,9 @@ func typeSamples(list []core.TypeBacklog, types []string) (all []Sample) {
 		named[name] = sum
 	}
 	for name, sum := range named {
-		all = append(all, Sample{TypeMessages, []string{name, "new"}, float64(sum.New)},
-			Sample{TypeMessages, []string{name, "retry"}, float64(sum.Retry)},
-			Sample{TypeMessages, []string{name, "dead"}, float64(sum.Dead)})
+		all = append(all, Sample{typeMessages, []string{name, "new"}, float64(sum.New)},
+			Sample{typeMessages, []string{name, "retry"}, float64(sum.Retry)},
+			Sample{typeMessages, []string{name, "dead"}, float64(sum.Dead)})
 	}
 	return all
 }
@@ -286,13 +314,13 @@ func typeSamples(list []core.TypeBacklog, types []string) (all []Sample) {
 // WatchLog says which readers of the log Samples asks, each for its slot. A slot that two of them
 // have is that of the first; the questions to the other one count as failures. A second call
 // replaces them all.
-func (s *Set) WatchLog(relays ...LogBacklogger) {
+func (s *Set) WatchLog(backlogs ...func(context.Context) (core.LogBacklog, error)) {
 	w := s.watch
 	owners := map[string]int{} // the relay of each slot
 	var sources []*source
-	for n, relay := range relays {
+	for n, backlog := range backlogs {
 		sources = append(sources, &source{every: w.every, ask: func(ctx context.Context) ([]Sample, error) {
-			b, err := relay.LogBacklog(ctx)
+			b, err := backlog(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -303,42 +331,40 @@ func (s *Set) WatchLog(relays ...LogBacklogger) {
 			return logSamples(b), nil
 		}})
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.log = sources
+	w.set(&w.log, sources)
 }
 
 func logSamples(b core.LogBacklog) []Sample {
 	slot := []string{b.Slot}
 	all := []Sample{
-		{LogActive, slot, one(b.Active)}, {LogLost, slot, one(b.Lost)}, {LogRepairing, slot, one(b.Repairing)},
+		{logActive, slot, one(b.Active)}, {logLost, slot, one(b.Lost)}, {logRepairing, slot, one(b.Repairing)},
 	}
 	if b.Known {
-		all = append(all, Sample{LogBehind, slot, float64(b.Behind)}, Sample{LogKept, slot, float64(b.Kept)})
+		all = append(all, Sample{logBehind, slot, float64(b.Behind)}, Sample{logKept, slot, float64(b.Kept)})
 	}
 	if b.Bounded {
-		all = append(all, Sample{LogSafe, slot, float64(b.Safe)})
+		all = append(all, Sample{logSafe, slot, float64(b.Safe)})
 	}
 	if b.Leading {
-		all = append(all, Sample{LogSpilledKeys, slot, float64(b.SpilledKeys)})
+		all = append(all, Sample{logSpilledKeys, slot, float64(b.SpilledKeys)})
 	}
 	return all
 }
 
 func effectSamples(b command.Backlog) []Sample {
 	return []Sample{
-		{EffectMessages, []string{b.Channel, "pending"}, float64(b.Pending)},
-		{EffectMessages, []string{b.Channel, "dead"}, float64(b.Dead)},
-		{EffectOldestAge, []string{b.Channel}, b.OldestAge.Seconds()},
+		{effectMessages, []string{b.Channel, "pending"}, float64(b.Pending)},
+		{effectMessages, []string{b.Channel, "dead"}, float64(b.Dead)},
+		{effectOldestAge, []string{b.Channel}, b.OldestAge.Seconds()},
 	}
 }
 
 // Samples returns the values of the gauges of Watched. It asks the database if the last answers are
-// older than Config.BacklogEvery. Those of UnrelayedTopics and TypeMessages may be four times as
-// old. By default it asks a query that takes longer than 150 ms less often, so that each costs at
-// most one percent of a connection. The gauges of a query that failed are missing, because an old
-// figure would hide an outage, and the failure is counted. Gauges are missing without a failure if
-// nothing is watched, or if the Repository has no such rows.
+// older than Config.BacklogEvery; outbox_unrelayed_topics and outbox_type_backlog_messages may be
+// four times as old. By default a query that takes longer than 150 ms runs less often, so that each
+// costs at most one percent of a connection. The gauges of a query that failed are missing, because
+// an old figure would hide an outage, and the failure is counted. Gauges are missing without a
+// failure if nothing is watched, or if the Repository has no such rows.
 func (s *Set) Samples(ctx context.Context) (all []Sample) {
 	w := s.watch
 	w.mu.Lock()
@@ -346,7 +372,7 @@ func (s *Set) Samples(ctx context.Context) (all []Sample) {
 	// A database that hangs must not cost the scrape, whose other metrics are needed then.
 	ctx, cancel := context.WithTimeout(ctx, 2*w.timeout)
 	defer cancel()
-	for _, of := range [4][]*source{w.outbox, w.byType, w.log, w.effects} {
+	for _, of := range [5][]*source{w.outbox, w.byType, w.log, w.inbox, w.effects} {
 		for _, src := range of {
 			if src.asked.IsZero() || time.Since(src.asked) >= max(src.every, src.spare) {
 				w.refresh(ctx, src)

@@ -3,10 +3,10 @@ package once
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core/internal/callback"
+	"github.com/ormoutbox/ormoutbox/core/internal/problems"
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
@@ -25,9 +25,9 @@ type Config struct {
 	// TTL is how long finished work is remembered. A later call runs the work again. TTL must be
 	// longer than the time in which any caller may ask again. Default: 24 h, at most MaxTTL.
 	TTL time.Duration
-	// MaxResult is the largest Result.Data, in bytes. Default: 1 MiB.
+	// MaxResult is the largest [Result.Data], in bytes. Default: 1 MiB.
 	MaxResult int
-	// Wait is how long Do waits for another holder of the key before it returns ErrInProgress.
+	// Wait is how long Do waits for another holder of the key before it returns [ErrInProgress].
 	// Negative: it does not wait. Default: 5 s. A broker may redeliver a message while its holder
 	// works or has died. Without the wait, the message would be redelivered in a busy loop.
 	Wait time.Duration
@@ -35,7 +35,7 @@ type Config struct {
 	// repetitions. The recording goes on after the caller's context has ended. StoreTimeout must be
 	// shorter than Lease. Default: 5 s, or half of Lease if that is shorter.
 	StoreTimeout time.Duration
-	// RefuseStale makes Do, DoTx and RunInTx return ErrAbandoned if an earlier holder disappeared.
+	// RefuseStale makes Do, DoTx and RunInTx return [ErrAbandoned] if an earlier holder disappeared.
 	// Default: they run the work again.
 	RefuseStale bool
 	// Node names this process in the keys it holds. Default: host name and process id. At most 128
@@ -45,15 +45,16 @@ type Config struct {
 	// statement deletes. Default: 10 min and 1000.
 	CleanupInterval time.Duration
 	CleanupBatch    int
-	// Archive gets keys whose time to live is over before Cleanup deletes them, at most ArchiveKeys
-	// at once. If it returns an error or panics, they stay, Cleanup returns the error, and the next
-	// cleanup begins with them. Keys may come again: after a crash, and if two processes clean up
-	// at once. An archive must recognise them by their Key and Fence. It must return when ctx ends,
-	// a minute after the call at the latest. A call that has not returned a second later is
-	// abandoned, and no other call begins until it returns. The archive does not get a key that was
-	// used again after its time to live and before the cleanup. Every process that cleans up needs
-	// the same Archive. Store must be an Archiver, as that of package sqlonce is. The store of
-	// package redisonce is none, because Redis deletes expired keys by itself. Default: none.
+	// Archive gets keys whose time to live is over before Cleanup deletes them, at most 100 at
+	// once, with results of at most core.ArchiveBytes unless a single one is larger. If it returns
+	// an error or panics, they stay, Cleanup returns the error, and the next cleanup begins with
+	// them. Keys may come again: after a crash, and if two processes clean up at once. An archive
+	// must recognise them by their Key and Fence. It must return when ctx ends, a minute after the
+	// call at the latest. A call that has not returned a second later is abandoned, and no other
+	// call begins until it returns. The archive does not get a key that was used again after its
+	// time to live and before the cleanup. Every process that cleans up needs the same Archive.
+	// Store must be an Archiver, as that of package sqlonce is. The store of package redisonce is
+	// none, because Redis deletes expired keys by itself. Default: none.
 	Archive func(ctx context.Context, keys []ArchivedKey) error
 
 	// Observer is called with everything that happens, for metrics. Default: none.
@@ -80,36 +81,74 @@ func (c Config) withDefaults() Config {
 // Validate reports every problem of c at once. New calls it.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	var problems []error
-	bad := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("once: config: "+format, args...))
+	bad := problems.List{Of: "once: config: "}
+	bad.If(c.Store == nil && c.TxStore == nil, "Store is missing")
+	_, archives := c.Store.(Archiver)
+	bad.If(c.Archive != nil && !archives, "Archive needs a Store that is an Archiver, and a %T is none", c.Store)
+	lease, ttl := CheckLease(c.Lease), CheckTTL(c.TTL)
+	bad.If(lease != nil, "Lease: %w", lease)
+	bad.If(ttl != nil, "TTL: %w", ttl)
+	bad.If(c.MaxResult < 0, "MaxResult %d is negative", c.MaxResult)
+	bad.If(c.StoreTimeout <= 0 || c.StoreTimeout >= c.Lease,
+		"StoreTimeout %s is not between 0 and Lease %s", c.StoreTimeout, c.Lease)
+	node := textcheck.NameProblem(c.Node, 128, false)
+	bad.If(node != "", "Node %s", node)
+	bad.If(c.CleanupInterval < 0, "CleanupInterval %s is negative", c.CleanupInterval)
+	bad.If(c.CleanupBatch < 0, "CleanupBatch %d is negative", c.CleanupBatch)
+	return bad.Err()
+}
+
+// Observer has the callbacks of a Runner for metrics and traces. Fields may be nil. Many goroutines
+// call them. They must be fast, must not block and must not panic. New fields may be added.
+type Observer struct {
+	// Decided: a store answered a request for a key, or failed to (State is 0 then).
+	Decided func(info DecideInfo)
+	// Ran: the work was run. Err says whether its end was recorded.
+	Ran func(info RunInfo)
+	// LeaseLost: the lease of running work was lost or could not be extended in time; its context
+	// has ended.
+	LeaseLost func(key Key, err error)
+	// Retried: a transaction failed and is run again as a whole.
+	Retried func(key Key, err error)
+	// Cleaned: a chunk of expired keys was deleted, or the deletion failed.
+	Cleaned func(keys int, err error)
+}
+
+// Forms of holding a key, as DecideInfo and RunInfo have them.
+const (
+	formLease = "lease"
+	formTx    = "tx"
+)
+
+// DecideInfo describes one answer of a store.
+type DecideInfo struct {
+	Key       Key
+	Form      string // lease or tx
+	State     State
+	TakenOver bool          // an earlier holder disappeared
+	Waited    time.Duration // until this answer, pauses included
+	Err       error
+}
+
+// RunInfo describes one run of the work.
+type RunInfo struct {
+	Key      Key
+	Form     string // lease or tx
+	Attempt  int    // see Acquired
+	Duration time.Duration
+	// error of the work, or of recording its end; nil: done. It is a *core.PanicError if the work
+	// panicked
+	Err error
+}
+
+// withDefaults returns a copy whose nil fields do nothing.
+func (o *Observer) withDefaults() Observer {
+	all := callback.Present(o)
+	return Observer{
+		Decided:   callback.Each1(all, func(o *Observer) func(DecideInfo) { return o.Decided }),
+		Ran:       callback.Each1(all, func(o *Observer) func(RunInfo) { return o.Ran }),
+		LeaseLost: callback.Each2(all, func(o *Observer) func(Key, error) { return o.LeaseLost }),
+		Retried:   callback.Each2(all, func(o *Observer) func(Key, error) { return o.Retried }),
+		Cleaned:   callback.Each2(all, func(o *Observer) func(int, error) { return o.Cleaned }),
 	}
-	if c.Store == nil && c.TxStore == nil {
-		bad("Store is missing")
-	}
-	if _, ok := c.Store.(Archiver); c.Archive != nil && !ok {
-		bad("Archive needs a Store that is an Archiver, and a %T is none", c.Store)
-	}
-	if err := CheckLease(c.Lease); err != nil {
-		bad("Lease: %w", err)
-	}
-	if err := CheckTTL(c.TTL); err != nil {
-		bad("TTL: %w", err)
-	}
-	if c.MaxResult < 0 {
-		bad("MaxResult %d is negative", c.MaxResult)
-	}
-	if c.StoreTimeout <= 0 || c.StoreTimeout >= c.Lease {
-		bad("StoreTimeout %s is not between 0 and Lease %s", c.StoreTimeout, c.Lease)
-	}
-	if p := textcheck.Problem(c.Node, 128, false); p != "" {
-		bad("Node %s", p)
-	}
-	if c.CleanupInterval < 0 {
-		bad("CleanupInterval %s is negative", c.CleanupInterval)
-	}
-	if c.CleanupBatch < 0 {
-		bad("CleanupBatch %d is negative", c.CleanupBatch)
-	}
-	return errors.Join(problems...)
 }

@@ -18,13 +18,14 @@
 // The lease form, Do, is for work with effects elsewhere: a call to a payment provider, a mail. A
 // lease holds the key and is extended while the work runs. The key is marked done after the work.
 // If a process dies in between, its lease ends, and the work is run again. So the work runs at
-// least once, and once when nothing fails. Give the other side the key too, or the fence (ClaimOf).
+// least once, and once when nothing fails. Give the other side the key too, or the fence
+// ([ClaimOf]).
 //
 //	res, replayed, err := runner.Do(ctx, key, once.FingerprintOf(body),
 //		func(ctx context.Context) (once.Result, error) { ... })
 //
 // A Fingerprint distinguishes a repeated request from one that reuses the key for other work. The
-// other work is refused. Results are kept for Config.TTL. Then Run deletes them.
+// other work is refused. Results are kept for [Config.TTL]. Then Run deletes them.
 //
 // Store and TxStore are for authors of stores. Package outboxtest has the suites they pass, and a
 // store in memory for tests.

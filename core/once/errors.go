@@ -28,7 +28,7 @@ var (
 	ErrFingerprintMismatch = core.Permanent(errors.New("once: key was used for something else"))
 
 	// ErrAbandoned: an earlier holder disappeared, and it is unknown how far it got. It is returned
-	// only with Config.RefuseStale. A person must find out, or the caller waits until the key is
+	// only with [Config.RefuseStale]. A person must find out, or the caller waits until the key is
 	// forgotten.
 	ErrAbandoned = errors.New("once: earlier attempt was abandoned, its outcome is unknown")
 
@@ -40,13 +40,9 @@ var (
 	// counts.
 	ErrAlreadyDone = errors.New("once: already done by another holder")
 
-	// ErrResultTooLarge: the result is larger than the limit and was not stored. The work counts as
-	// failed: its key is free again. If the caller rolls its transaction back, the effects are
-	// undone too.
-	ErrResultTooLarge = errors.New("once: result too large")
-
-	// ErrInvalidResult: the result has a part that cannot be stored. As with ErrResultTooLarge, the
-	// work counts as failed.
+	// ErrInvalidResult: the result is larger than the limit, or has a part that cannot be stored. It
+	// was not stored. The work counts as failed: its key is free again. If the caller rolls its
+	// transaction back, the effects are undone too.
 	ErrInvalidResult = errors.New("once: invalid result")
 
 	// ErrStore: the store failed. If it failed before the work, the work did not run. If it failed
@@ -68,7 +64,7 @@ func (e *inProgress) Error() string {
 func (e *inProgress) Unwrap() error { return ErrInProgress }
 
 // RetryAfter returns the time after which to ask again. It is the rest of the present holder's
-// lease, which the holder may extend. It is 0 unless err is an ErrInProgress of this package.
+// lease, which the holder may extend. It is 0 unless err is an [ErrInProgress] of this package.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*inProgress](err); ok {
 		return e.after

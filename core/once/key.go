@@ -1,9 +1,12 @@
 package once
 
 import (
-	"errors"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
@@ -31,7 +34,7 @@ type Key struct {
 	ID string
 }
 
-// Scope joins parts to one text for Key.Scope, with a "/" between them. It writes "/" and "%"
+// Scope joins parts to one text for [Key.Scope], with a "/" between them. It writes "/" and "%"
 // inside a part as "%2F" and "%25". Different parts never make the same text.
 func Scope(parts ...string) string {
 	escaped := make([]string, len(parts))
@@ -44,46 +47,91 @@ func Scope(parts ...string) string {
 var (
 	scopeEscaper = strings.NewReplacer("%", "%25", "/", "%2F")
 	keyEscaper   = strings.NewReplacer("%", "%25", "|", "%7C")
-	keyUnescaper = strings.NewReplacer("%25", "%", "%7C", "|")
 )
 
-// Validate reports every problem of k at once. The error wraps ErrInvalidKey.
+// Validate reports every problem of k at once. The error wraps [ErrInvalidKey].
 func (k Key) Validate() error {
-	var problems []error
-	for _, part := range []struct {
-		name, text string
-		limit      int
-		required   bool
-	}{{"scope", k.Scope, MaxScope, true}, {"tenant", k.Tenant, MaxTenant, false}, {"id", k.ID, MaxID, true}} {
-		if p := textcheck.Problem(part.text, part.limit, part.required); p != "" {
-			problems = append(problems, fmt.Errorf("%s %s", part.name, p))
-		}
-	}
-	if len(problems) > 0 {
-		return fmt.Errorf("%w: %w", ErrInvalidKey, errors.Join(problems...))
+	if err := textcheck.Check(
+		textcheck.Part{Name: "scope", Text: k.Scope, Limit: MaxScope, Required: true},
+		textcheck.Part{Name: "tenant", Text: k.Tenant, Limit: MaxTenant},
+		textcheck.Part{Name: "id", Text: k.ID, Limit: MaxID, Required: true},
+	); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidKey, err)
 	}
 	return nil
 }
 
 // String returns the text form of k: scope|tenant|id, with "|" and "%" inside a part written as
 // "%7C" and "%25". Different keys have different texts, so stores without three columns can use the
-// text as their key. ParseKey reads it back.
+// text as their key.
 func (k Key) String() string {
 	return keyEscaper.Replace(k.Scope) + "|" + keyEscaper.Replace(k.Tenant) + "|" + keyEscaper.Replace(k.ID)
 }
 
-// ParseKey reads a text that Key.String wrote. It refuses any other text.
-func ParseKey(s string) (Key, error) {
-	parts := strings.Split(s, "|")
-	if len(parts) != 3 {
-		return Key{}, fmt.Errorf("%w: want scope|tenant|id", ErrInvalidKey)
+// Fingerprint tells whether two uses of one key are for the same work. The zero Fingerprint matches
+// every other.
+type Fingerprint [sha256.Size]byte
+
+// FingerprintOf returns the SHA-256 of the parts with their lengths, so that ("ab", "c") and ("a",
+// "bc") differ.
+func FingerprintOf(parts ...[]byte) Fingerprint {
+	h := sha256.New()
+	var n [8]byte
+	for _, p := range parts {
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write(p)
 	}
-	k := Key{
-		Scope: keyUnescaper.Replace(parts[0]), Tenant: keyUnescaper.Replace(parts[1]),
-		ID: keyUnescaper.Replace(parts[2]),
+	return Fingerprint(h.Sum(nil))
+}
+
+// IsZero reports whether f is the zero Fingerprint.
+func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
+
+// Matches reports whether f and g are the same, or one of them is zero.
+func (f Fingerprint) Matches(g Fingerprint) bool { return f == g || f.IsZero() || g.IsZero() }
+
+// String returns f in hexadecimal digits, and "" for the zero Fingerprint.
+func (f Fingerprint) String() string {
+	if f.IsZero() {
+		return ""
 	}
-	if k.String() != s {
-		return Key{}, fmt.Errorf("%w: a %% that is not part of %%25 or %%7C", ErrInvalidKey)
+	return hex.EncodeToString(f[:])
+}
+
+// MaxMeta is how many bytes [Result.Meta] may have.
+const MaxMeta = 16 << 10
+
+// Result is the part of finished work that is kept and returned to later calls. Use the zero Result
+// if callers need to know only that the work is done.
+type Result struct {
+	// Data is opaque. Its limit is [Config.MaxResult]. Empty and nil are the same.
+	Data []byte
+	// ContentType describes Data. At most 127 bytes; may be empty.
+	ContentType string
+	// Meta is a small text of the caller, for example a status and headers. At most MaxMeta bytes
+	// of UTF-8 without NUL.
+	Meta string
+}
+
+// IsZero reports whether the Result is empty.
+func (r Result) IsZero() bool { return len(r.Data) == 0 && r.ContentType == "" && r.Meta == "" }
+
+// Validate refuses a Result that no store could keep, or whose Data has more than maxData bytes.
+// The error wraps [ErrInvalidResult].
+func (r Result) Validate(maxData int) error {
+	if len(r.Data) > maxData {
+		return fmt.Errorf("%w: %d bytes, more than %d: store it elsewhere and keep a reference", ErrInvalidResult,
+			len(r.Data), maxData)
 	}
-	return k, k.Validate()
+	if len(r.Meta) > MaxMeta {
+		return fmt.Errorf("%w: meta has %d bytes, more than %d", ErrInvalidResult, len(r.Meta), MaxMeta)
+	}
+	if !utf8.ValidString(r.Meta) || strings.ContainsRune(r.Meta, 0) {
+		return fmt.Errorf("%w: meta is not valid UTF-8 without NUL", ErrInvalidResult)
+	}
+	if p := textcheck.Problem(r.ContentType, 127, false); p != "" {
+		return fmt.Errorf("%w: content type %s", ErrInvalidResult, p)
+	}
+	return nil
 }

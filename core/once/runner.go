@@ -6,16 +6,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/archive"
-	"github.com/ormoutbox/ormoutbox/core/internal/cleaning"
+	"github.com/ormoutbox/ormoutbox/core/internal/cleaner"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/lease"
+	"github.com/ormoutbox/ormoutbox/core/internal/repeat"
 )
 
 // Runner runs work once per key. Create it with New. It is safe for use by several goroutines and
@@ -26,8 +26,8 @@ type Runner struct {
 	runs atomic.Uint64
 	obs  Observer
 
-	archive archive.Caller[ArchivedKey]
-	batch   cleaning.Batch // of a cleanup
+	leases  lease.Keeper
+	cleaner *cleaner.Cleaner[ArchivedKey]
 }
 
 // New returns a Runner, or an error that names every problem of cfg.
@@ -45,10 +45,11 @@ func New(cfg Config) (*Runner, error) {
 	_, _ = rand.Read(incarnation[:]) // never fails
 	return &Runner{
 		cfg: cfg, node: node + "/" + hex.EncodeToString(incarnation[:]), obs: cfg.Observer.withDefaults(),
-		archive: archive.Caller[ArchivedKey]{
-			Name: "Config.Archive", Archive: cfg.Archive, Grace: archive.Grace,
-			Panicked: func(value any) error { return core.NewPanicError(value) },
+		leases: lease.Keeper{
+			Lease: cfg.Lease, Timeout: cfg.StoreTimeout, Lost: ErrLeaseLost,
+			Over: func(err error) bool { return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAlreadyDone) },
 		},
+		cleaner: cleaner.New("Config.Archive", cfg.Archive),
 	}, nil
 }
 
@@ -66,16 +67,16 @@ func (r *Runner) request(key Key, fp Fingerprint) Request {
 // kept result, and replayed is true.
 //
 // While fn runs, its lease is extended whenever a third of it has passed. If the lease is lost, the
-// context of fn ends with the cause ErrLeaseLost. fn should then stop, because another holder may
-// have begun. ClaimOf gives fn the fence for systems that check one. If fn returns an error or
-// panics, the key is free at once. AttemptOf tells fn which attempt it is. After a crash between
+// context of fn ends with the cause [ErrLeaseLost]. fn should then stop, because another holder may
+// have begun. [ClaimOf] gives fn the fence for systems that check one. If fn returns an error or
+// panics, the key is free at once. [AttemptOf] tells fn which attempt it is. After a crash between
 // the effects of fn and the end of Do, fn runs again when the lease is over. So this form is
 // at-least-once for effects that are not idempotent. DoTx and RunInTx are exactly-once.
 //
-// Before fn ran, Do may return ErrInvalidKey, ErrFingerprintMismatch, ErrInProgress with
-// RetryAfter, ErrAbandoned, ErrStore, or the cause of the end of ctx, which leaves the key free.
-// After fn ran, Do may return the error of fn, ErrLeaseLost, ErrAlreadyDone, ErrResultTooLarge,
-// ErrInvalidResult, or ErrStore.
+// Before fn ran, Do may return [ErrInvalidKey], [ErrFingerprintMismatch], [ErrInProgress] with
+// RetryAfter, [ErrAbandoned], [ErrStore], or the cause of the end of ctx, which leaves the key
+// free. After fn ran, Do may return the error of fn, [ErrLeaseLost], [ErrAlreadyDone],
+// [ErrInvalidResult], or ErrStore.
 func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint,
 	fn func(ctx context.Context) (Result, error),
 ) (res Result, replayed bool, err error) {
@@ -104,7 +105,7 @@ func (r *Runner) Do(ctx context.Context, key Key, fp Fingerprint,
 	return res, false, err
 }
 
-// acquire asks the store for the key, as long as Config.Wait allows. asked is set to the start of
+// acquire asks the store for the key, as long as [Config.Wait] allows. asked is set to the start of
 // the last request.
 func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Acquired, error) {
 	start, pause := time.Now(), firstPause
@@ -115,7 +116,7 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 		*asked = time.Now()
 		got, err := r.ask(ctx, req)
 		r.obs.Decided(DecideInfo{
-			Key: req.Key, Form: FormLease, State: got.State, TakenOver: got.TakenOver,
+			Key: req.Key, Form: formLease, State: got.State, TakenOver: got.TakenOver,
 			Waited: time.Since(start), Err: err,
 		})
 		if err != nil {
@@ -125,11 +126,11 @@ func (r *Runner) acquire(ctx context.Context, req Request, asked *time.Time) (Ac
 		if got.State != InProgress || left <= 0 {
 			return got, refusal(req.Key, got)
 		}
-		wait := min(left, rand50(pause))
+		wait := min(left, repeat.Jitter(pause))
 		if got.RetryAfter > 0 {
 			wait = min(wait, got.RetryAfter)
 		}
-		if !sleep(ctx, wait) {
+		if !repeat.Sleep(ctx, wait) {
 			return Acquired{}, errors.Join(refusal(req.Key, got), context.Cause(ctx))
 		}
 		pause = min(2*pause, maxPause)
@@ -209,22 +210,6 @@ const (
 	maxPause   = 250 * time.Millisecond
 )
 
-// rand50 returns d minus a random part of up to half of it, so that waiting callers do not ask at
-// the same time.
-func rand50(d time.Duration) time.Duration { return d - mathrand.N(d/2+1) }
-
-// sleep waits for d, and reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
 // refusal returns the error for a state in which the work is not run and there is no result.
 func refusal(key Key, got Acquired) error {
 	switch got.State {
@@ -256,7 +241,12 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.T
 	start, finished := time.Now(), false
 	runCtx, cancel := context.WithCancelCause(context.WithValue(context.WithValue(ctx, claimKey{}, c), attemptKey{},
 		attempt))
-	stop := r.keepAlive(runCtx, cancel, c, held)
+	stop := r.leases.Keep(runCtx, held,
+		func(ctx context.Context) error { return r.cfg.Store.Extend(ctx, c, r.cfg.Lease) },
+		func(err error) {
+			cancel(err)
+			r.obs.LeaseLost(c.Key, err)
+		})
 	defer func() {
 		stop()
 		cancel(nil)
@@ -266,7 +256,7 @@ func (r *Runner) run(ctx context.Context, c Claim, attempt *Attempt, held time.T
 			_ = r.release(ctx, c, attempt)
 			err = didNotReturn(panicked)
 		}
-		r.obs.Ran(RunInfo{Key: c.Key, Form: FormLease, Attempt: attempt.Number, Duration: time.Since(start), Err: err})
+		r.obs.Ran(RunInfo{Key: c.Key, Form: formLease, Attempt: attempt.Number, Duration: time.Since(start), Err: err})
 		if panicked != nil {
 			panic(panicked) //nolint:forbidigo // the panic of the caller's function goes on
 		}
@@ -302,27 +292,16 @@ func didNotReturn(v any) error {
 }
 
 func (r *Runner) release(ctx context.Context, c Claim, a *Attempt) error {
-	if s, ok := r.cfg.Store.(AttemptStore); ok && a.left != a.Number {
-		return r.record(ctx, "release", c.Key,
-			func(ctx context.Context) error { return s.ReleaseAttempts(ctx, c, a.left) })
-	}
-	return r.record(ctx, "release", c.Key, func(ctx context.Context) error { return r.cfg.Store.Release(ctx, c) })
+	return r.record(ctx, "release", c.Key,
+		func(ctx context.Context) error { return r.cfg.Store.Release(ctx, c, a.left) })
 }
 
-// record writes the end of the work, even if the context of the work has ended. It may write more
-// than once.
+// record writes the end of the work: see lease.Keeper.
 func (r *Runner) record(ctx context.Context, what string, key Key, write func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
-	defer cancel()
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		err := write(ctx)
-		if err == nil {
-			return nil
-		}
-		if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAlreadyDone) || !sleep(ctx, rand50(pause)) {
-			return storeError(what, key, err)
-		}
+	if err := r.leases.Record(ctx, write); err != nil {
+		return storeError(what, key, err)
 	}
+	return nil
 }
 
 type claimKey struct{}
@@ -332,4 +311,85 @@ type claimKey struct{}
 func ClaimOf(ctx context.Context) (c Claim, ok bool) {
 	c, ok = ctx.Value(claimKey{}).(Claim)
 	return c, ok
+}
+
+// Attempt describes one run of the work, and says how its failure counts. It belongs to one run.
+// Goroutines must not call its methods at the same time.
+type Attempt struct {
+	// Number is how often the key was acquired since it was new, this run included. 0: the store
+	// does not count.
+	Number int
+	// Age is the time since the key was first acquired. 0: this is the first attempt, or the store
+	// does not know.
+	Age time.Duration
+
+	left int // attempts that count after a failure
+}
+
+// AttemptOf returns the attempt of the work that runs with ctx. It is nil in the transaction form
+// and outside of work.
+func AttemptOf(ctx context.Context) *Attempt {
+	a, _ := ctx.Value(attemptKey{}).(*Attempt)
+	return a
+}
+
+// Refund says that this attempt does not count if it fails, because the failure is not the fault of
+// the work.
+func (a *Attempt) Refund() {
+	if a != nil {
+		a.left = max(a.Number-1, 0)
+	}
+}
+
+// Reset says that no attempt counts any more if this one fails. The key is then like a new one, its
+// age included. Call it when the work is given up and handed to a person.
+func (a *Attempt) Reset() {
+	if a != nil {
+		a.left = 0
+	}
+}
+
+type attemptKey struct{}
+
+// Cleanup deletes the keys whose time to live is over, chunk by chunk, until none is left or ctx
+// ends. It returns how many it deleted. Any number of processes may call it at once.
+// [Config.Archive] gets the keys first.
+func (r *Runner) Cleanup(ctx context.Context) (deleted int, err error) {
+	if r.cfg.Store == nil {
+		return 0, errors.New("once: Cleanup needs Config.Store")
+	}
+	for {
+		n, more, err := r.cleanSome(ctx)
+		r.obs.Cleaned(n, err)
+		deleted += n
+		if err != nil {
+			return deleted, errtext.Errorf("%w: cleanup: %w", ErrStore, err)
+		}
+		if !more {
+			return deleted, nil
+		}
+	}
+}
+
+// cleanSome deletes a chunk, and reports whether there may be more.
+func (r *Runner) cleanSome(ctx context.Context) (deleted int, more bool, err error) {
+	return r.cleaner.Some(ctx, r.cfg.CleanupBatch,
+		func(limit int) (int, error) { return r.cfg.Store.Cleanup(ctx, limit) },
+		func(limit int, fn func(context.Context, []ArchivedKey) error) (int, error) {
+			return r.cfg.Store.(Archiver).Archive(ctx, limit, fn)
+		})
+}
+
+// Run cleans up every [Config.CleanupInterval] until ctx ends; then it returns nil. Errors of the
+// store go to the Observer and do not end Run. One process that runs it is enough; several may.
+func (r *Runner) Run(ctx context.Context) error {
+	if r.cfg.Store == nil {
+		return errors.New("once: Run needs Config.Store")
+	}
+	for {
+		_, _ = r.Cleanup(ctx) // the Observer got the error
+		if !repeat.Sleep(ctx, repeat.Jitter(r.cfg.CleanupInterval)) {
+			return nil
+		}
+	}
 }

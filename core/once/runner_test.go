@@ -144,7 +144,7 @@ func TestDoFreesTheKeyOfFailedWork(t *testing.T) {
 			"an error": {func(context.Context) (once.Result, error) {
 				return once.Result{Data: []byte("x")}, errWork
 			}, errWork},
-			"a large result": {returns("four"), once.ErrResultTooLarge},
+			"a large result": {returns("four"), once.ErrInvalidResult},
 			"a broken result": {
 				func(context.Context) (once.Result, error) { return once.Result{Meta: "\xff"}, nil },
 				once.ErrInvalidResult,
@@ -286,7 +286,7 @@ func TestDoTakesOver(t *testing.T) {
 			t.Errorf("%t, %v", replayed, err)
 		}
 		if n := len(decided); n == 0 || !decided[n-1].TakenOver || decided[n-1].State != once.Fresh ||
-			decided[n-1].Form != once.FormLease {
+			decided[n-1].Form != "lease" {
 			t.Errorf("decided %+v", decided)
 		}
 	})
@@ -341,7 +341,7 @@ func TestObserverHearsOfRuns(t *testing.T) {
 		_, _, _ = r.Do(t.Context(), key, noPrint, never(t)) // a replay does not run the work
 		if len(ran) != 3 || !errors.Is(ran[0].Err, errWork) || ran[0].Duration != time.Second || ran[1].Err == nil ||
 			ran[2].Err != nil || ran[2].Attempt != 3 ||
-			ran[2].Key != key || ran[2].Form != once.FormLease {
+			ran[2].Key != key || ran[2].Form != "lease" {
 			t.Errorf("heard of %+v", ran)
 		}
 	})
@@ -398,11 +398,11 @@ func (s *faulty) Complete(ctx context.Context, c once.Claim, res once.Result, tt
 	return err
 }
 
-func (s *faulty) Release(ctx context.Context, c once.Claim) error {
+func (s *faulty) Release(ctx context.Context, c once.Claim, attempts int) error {
 	if err := fault(&s.release); err != nil {
 		return err
 	}
-	return s.OnceStore.Release(ctx, c)
+	return s.OnceStore.Release(ctx, c, attempts)
 }
 
 // stolen runs work while another owner takes its key, and returns the error of Do.

@@ -21,7 +21,7 @@ import (
 // read from the clock of the store; callers pass durations. Each method is one short transaction,
 // repeated inside on a deadlock. A claim is the triple of key, owner and fence. Extend, Complete
 // and Release change a key only while the claim is its latest, even if its lease is over. A store
-// that forgets an expired lease may return ErrLeaseLost instead.
+// that forgets an expired lease may return [ErrLeaseLost] instead.
 //
 // A store may have forgotten a key, because the key was evicted or deleted, or because the store
 // was restored without it. No other holder took that key, so the claim of its holder is still the
@@ -36,19 +36,21 @@ type Store interface {
 	Acquire(ctx context.Context, req Request) (Acquired, error)
 
 	// Extend moves the end of the lease to lease from now. It holds a forgotten key again, and
-	// remembers it for ForgottenTTL after the lease. ErrLeaseLost: the claim is no longer the
+	// remembers it for ForgottenTTL after the lease. [ErrLeaseLost]: the claim is no longer the
 	// latest.
 	Extend(ctx context.Context, c Claim, lease time.Duration) error
 
 	// Complete marks the key done with its result for ttl from now, even if it was forgotten.
-	// Repeated by the same claim it changes nothing and returns nil. ErrAlreadyDone: another claim
-	// completed it. ErrLeaseLost: the claim is no longer the latest and the work is not done.
+	// Repeated by the same claim it changes nothing and returns nil. [ErrAlreadyDone]: another claim
+	// completed it. [ErrLeaseLost]: the claim is no longer the latest and the work is not done.
 	Complete(ctx context.Context, c Claim, res Result, ttl time.Duration) error
 
-	// Release frees the key at once, because the work failed. Repeated by the same claim it changes
-	// nothing and returns nil. It returns the errors of Complete, and ErrLeaseLost for a forgotten
-	// key. It returns ErrAlreadyDone even if this claim has completed the key.
-	Release(ctx context.Context, c Claim) error
+	// Release frees the key at once, because the work failed, and sets the number of acquisitions
+	// to attempts. With 0 the key is like a new one. A store that does not count attempts leaves
+	// that out. Repeated by the same claim Release changes nothing and returns nil. It returns the
+	// errors of Complete, and [ErrLeaseLost] for a forgotten key. It returns [ErrAlreadyDone] even
+	// if this claim has completed the key.
+	Release(ctx context.Context, c Claim, attempts int) error
 
 	// Cleanup deletes at most limit keys whose time to live is over and that no process holds. It
 	// returns how many it deleted. A store that expires keys by itself returns 0.
@@ -58,15 +60,15 @@ type Store interface {
 // TxStore keeps keys in the transaction form: the key, the effects of the work and its result
 // commit together or not at all. Prefer this form if the effects are in the same database. No
 // method repeats a statement after an error. The owner of a failed transaction must run it again
-// as a whole (core.Retryable, RetryTx).
+// as a whole (sqltx.RetryTx).
 type TxStore interface {
 	// AcquireTx writes the key as done, with no result yet, and returns Fresh, or returns the state
-	// of the key as Store.Acquire does. It waits for another transaction that works on the same
+	// of the key as [Store.Acquire] does. It waits for another transaction that works on the same
 	// key. Lease is not used.
 	AcquireTx(ctx context.Context, tx core.Tx, req Request) (Acquired, error)
 
-	// CompleteTx adds the result. It need not be called for a zero Result. ErrLeaseLost: the row of
-	// AcquireTx is gone, because a savepoint was rolled back.
+	// CompleteTx adds the result. It need not be called for a zero Result. [ErrLeaseLost]: the row
+	// of AcquireTx is gone, because a savepoint was rolled back.
 	CompleteTx(ctx context.Context, tx core.Tx, c Claim, res Result) error
 
 	// ReleaseTx frees the key, because the work failed. It matters if the caller commits in spite
@@ -81,7 +83,7 @@ const (
 	MaxOwner = 255
 )
 
-// ForgottenTTL is the time to live of a key that the store had forgotten and that Store.Extend
+// ForgottenTTL is the time to live of a key that the store had forgotten and that [Store.Extend]
 // holds again.
 const ForgottenTTL = 24 * time.Hour
 
@@ -103,8 +105,8 @@ type Request struct {
 	RefuseStale bool
 }
 
-// Validate reports every problem of r at once. The error wraps ErrInvalidKey or ErrInvalidRequest.
-// Stores call it first.
+// Validate reports every problem of r at once. The error wraps [ErrInvalidKey] or
+// [ErrInvalidRequest]. Stores call it first.
 func (r Request) Validate() error {
 	return errors.Join(r.ValidateTx(), checkDuration("lease", r.Lease, MaxLease))
 }
@@ -118,11 +120,11 @@ func (r Request) ValidateTx() error {
 	return errors.Join(r.Key.Validate(), owner, checkDuration("time to live", r.TTL, MaxTTL))
 }
 
-// CheckLease refuses a lease that is out of range, with an error wrapping ErrInvalidRequest. For
+// CheckLease refuses a lease that is out of range, with an error wrapping [ErrInvalidRequest]. For
 // stores.
 func CheckLease(d time.Duration) error { return checkDuration("lease", d, MaxLease) }
 
-// CheckTTL refuses a time to live that is out of range, with an error wrapping ErrInvalidRequest.
+// CheckTTL refuses a time to live that is out of range, with an error wrapping [ErrInvalidRequest].
 // For stores.
 func CheckTTL(d time.Duration) error { return checkDuration("time to live", d, MaxTTL) }
 
@@ -182,4 +184,54 @@ type Acquired struct {
 	Result Result
 	// RetryAfter is when the present lease ends. InProgress only.
 	RetryAfter time.Duration
+}
+
+// ArchivedKey is a key that [Config.Archive] gets before [Runner.Cleanup] deletes it.
+type ArchivedKey struct {
+	Key         Key
+	Fingerprint Fingerprint // zero: none
+	// Owner and Fence of the last claim.
+	Owner string
+	Fence int64
+	// Attempts is how often the key was acquired, as [Acquired.Attempt] counts.
+	Attempts int
+	// Done: the work is finished. Otherwise its last attempt failed, or its holder disappeared.
+	Done   bool
+	Result Result // of the work; Done only
+	// CreatedAt is when the first attempt began, DoneAt when the work was finished, and ExpiresAt
+	// the end of the time to live. DoneAt is zero unless Done.
+	CreatedAt, DoneAt, ExpiresAt time.Time
+}
+
+// Archiver is implemented by a Store that can show keys before it deletes them. New refuses
+// [Config.Archive] without it.
+type Archiver interface {
+	// Archive gives at most limit keys that Cleanup would delete to fn, and deletes them if it
+	// returns nil. Those that expired first come first. It returns how many it deleted. No
+	// transaction is open while fn runs. A key that somebody takes, extends or completes meanwhile
+	// is not deleted.
+	Archive(ctx context.Context, limit int, fn func(ctx context.Context, keys []ArchivedKey) error,
+	) (deleted int, err error)
+}
+
+// Registrar is a Store or a TxStore that remembers for a week which programs use a scope, so that two
+// programs that chose one name by mistake can be told. The stores of package sqlonce and of module
+// inbox/redisonce are Registrars.
+type Registrar interface {
+	// Register writes that the program uses the scope now, and returns the others that do. It does so
+	// in a transaction of its own.
+	Register(ctx context.Context, scope, program string) (others []string, err error)
+}
+
+// Register is Register of the Runner's Store, or of its TxStore if it has no Store. It does nothing
+// if that is no Registrar.
+func (r *Runner) Register(ctx context.Context, scope, program string) (others []string, err error) {
+	store, ok := r.cfg.Store.(Registrar)
+	if r.cfg.Store == nil {
+		store, ok = r.cfg.TxStore.(Registrar)
+	}
+	if !ok || program == "" {
+		return nil, nil
+	}
+	return store.Register(ctx, scope, program)
 }

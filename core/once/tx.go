@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // DoTx runs fn and keeps its result in the caller's transaction. If the work was done before, it
@@ -14,11 +16,11 @@ import (
 // commit together, so these changes happen exactly once. A rollback leaves no trace. DoTx waits for
 // another transaction that works on the same key.
 //
-// If DoTx returns an error, roll the transaction back. core.Retryable(err) says whether to run it
-// again as a whole. RunInTx does so by itself. Before fn ran, DoTx may return ErrInvalidKey,
-// ErrFingerprintMismatch, ErrInProgress (the key is held in the lease form), ErrAbandoned or
-// ErrStore. After fn ran, it may return the error of fn, ErrLeaseLost (fn rolled back a savepoint
-// around itself), ErrResultTooLarge, ErrInvalidResult or ErrStore.
+// If DoTx returns an error, roll the transaction back. sqltx.Retryable(err) says whether to run it
+// again as a whole. RunInTx does so by itself. Before fn ran, DoTx may return [ErrInvalidKey],
+// ErrFingerprintMismatch, [ErrInProgress] (the key is held in the lease form), [ErrAbandoned] or
+// ErrStore. After fn ran, it may return the error of fn, [ErrLeaseLost] (fn rolled back a savepoint
+// around itself), [ErrInvalidResult] or [ErrStore].
 func (r *Runner) DoTx(ctx context.Context, tx core.Tx, key Key, fp Fingerprint,
 	fn func(ctx context.Context) (Result, error),
 ) (res Result, replayed bool, err error) {
@@ -36,7 +38,7 @@ func (r *Runner) DoTx(ctx context.Context, tx core.Tx, key Key, fp Fingerprint,
 	}
 	got, err := r.cfg.TxStore.AcquireTx(ctx, tx, req)
 	r.obs.Decided(DecideInfo{
-		Key: key, Form: FormTx, State: got.State, TakenOver: got.TakenOver,
+		Key: key, Form: formTx, State: got.State, TakenOver: got.TakenOver,
 		Waited: time.Since(start), Err: err,
 	})
 	if err != nil {
@@ -65,7 +67,7 @@ func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int,
 			// so will the commit.
 			_ = r.cfg.TxStore.ReleaseTx(context.WithoutCancel(ctx), tx, c)
 		}
-		r.obs.Ran(RunInfo{Key: c.Key, Form: FormTx, Attempt: attempt, Duration: time.Since(start), Err: err})
+		r.obs.Ran(RunInfo{Key: c.Key, Form: formTx, Attempt: attempt, Duration: time.Since(start), Err: err})
 		if panicked != nil {
 			panic(panicked) //nolint:forbidigo // the panic of the caller's function goes on
 		}
@@ -87,7 +89,7 @@ func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int,
 }
 
 // RunInTx is DoTx in a transaction of t that it opens and ends. If the transaction failed only
-// because of other transactions (core.Retryable), RunInTx runs it again as a whole, at most ten
+// because of other transactions (sqltx.Retryable), RunInTx runs it again as a whole, at most ten
 // times and for twenty seconds. So fn may run more than once. The changes of a failed run are
 // rolled back. A commit whose answer was lost is run again too, and the key tells whether it
 // committed.
@@ -102,13 +104,13 @@ func (r *Runner) RunInTx(ctx context.Context, t core.Transactor, key Key, fp Fin
 		return Result{}, false, errors.New("once: RunInTx needs a Transactor and a function")
 	}
 	again := func(err error) bool {
-		if !core.Retryable(err) && !errors.Is(err, core.ErrCommitUnknown) {
+		if !sqlerr.Retryable(err) && !errors.Is(err, core.ErrCommitUnknown) {
 			return false
 		}
 		r.obs.Retried(key, err)
 		return true
 	}
-	err = retryTx(ctx, t, again, func(ctx context.Context, tx core.Tx) (err error) {
+	err = sqltx.RetryTx(ctx, t, func(ctx context.Context, tx core.Tx) (err error) {
 		if tx != nil {
 			// without a callback, the Transactor would not report that the answer to COMMIT was
 			// lost
@@ -116,7 +118,7 @@ func (r *Runner) RunInTx(ctx context.Context, t core.Transactor, key Key, fp Fin
 		}
 		res, replayed, err = r.DoTx(ctx, tx, key, fp, func(ctx context.Context) (Result, error) { return fn(ctx, tx) })
 		return err
-	})
+	}, again)
 	if err != nil {
 		return Result{}, false, err
 	}

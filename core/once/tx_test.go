@@ -3,7 +3,6 @@ package once_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 type deadlock struct{}
@@ -91,7 +91,7 @@ func TestRunInTxUndoesFailedWork(t *testing.T) {
 		want error
 	}{
 		"an error":       {once.Result{}, errWork, errWork},
-		"a large result": {once.Result{Data: []byte("four")}, nil, once.ErrResultTooLarge},
+		"a large result": {once.Result{Data: []byte("four")}, nil, once.ErrInvalidResult},
 	} {
 		_, _, err := w.RunInTx(t.Context(), w.Transactor, key, noPrint,
 			func(ctx context.Context, tx core.Tx) (once.Result, error) {
@@ -269,82 +269,6 @@ func TestDoTxRefuses(t *testing.T) {
 	}
 }
 
-func TestRetryTx(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, once.Config{})
-		for name, tt := range map[string]struct {
-			errs []error
-			runs int
-			want error
-		}{
-			"at once":          {[]error{nil}, 1, nil},
-			"after others":     {[]error{deadlock{}, core.ErrTxAborted, nil}, 3, nil},
-			"its own error":    {[]error{errWork}, 1, errWork},
-			"unknown outcome":  {[]error{core.ErrCommitUnknown}, 1, core.ErrCommitUnknown},
-			"others for ever":  {slices.Repeat([]error{deadlock{}}, 20), 10, deadlock{}},
-			"then its own":     {[]error{deadlock{}, errWork}, 2, errWork},
-			"aborted for ever": {slices.Repeat([]error{core.ErrTxAborted}, 20), 10, core.ErrTxAborted},
-		} {
-			runs := 0
-			err := once.RetryTx(t.Context(), w.Transactor, func(context.Context, core.Tx) error {
-				runs++
-				return tt.errs[runs-1]
-			})
-			if runs != tt.runs || !errors.Is(err, tt.want) {
-				t.Errorf("%s: %v after %d runs", name, err, runs)
-			}
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		runs := 0
-		err := once.RetryTx(ctx, w.Transactor, func(context.Context, core.Tx) error {
-			runs++
-			cancel()
-			return deadlock{}
-		})
-		if runs != 1 || !errors.As(err, &deadlock{}) {
-			t.Errorf("after the context ended: %v after %d runs", err, runs)
-		}
-		if once.RetryTx(t.Context(), nil, nil) == nil {
-			t.Error("nothing to do was accepted")
-		}
-	})
-}
-
-// Only a transaction that the Transactor joins keeps RetryTx from repeating.
-func TestRetryTxWithinATransaction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, other := newWorld(t, once.Config{}), newWorld(t, once.Config{})
-		retried := func(ctx context.Context, tr core.Transactor, want int, end error) {
-			t.Helper()
-			runs := 0
-			err := once.RetryTx(ctx, tr, func(context.Context, core.Tx) error {
-				if runs++; runs < 3 {
-					return deadlock{}
-				}
-				return nil
-			})
-			if runs != want || !errors.Is(err, end) {
-				t.Errorf("%v after %d runs, want %v after %d", err, runs, end, want)
-			}
-		}
-		var over context.Context
-		if err := w.Transactor.RunInTx(t.Context(), func(ctx context.Context, _ core.Tx) error {
-			retried(ctx, w.Transactor, 1, deadlock{})
-			retried(ctx, other.Transactor, 3, nil)
-			// nobody hears how the inner transaction ended
-			deaf := sloppy{other.Transactor, func(tx core.Tx) {
-				tx.(*outboxtest.Tx).FailCommit(outboxtest.CommitNotSent)
-			}}
-			retried(ctx, deaf, 3, core.ErrCommitUnknown)
-			over = ctx //nolint:fatcontext // used after its transaction
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		retried(over, other.Transactor, 3, nil)
-	})
-}
-
 // sloppy is a Transactor that relies on the driver's answer to a commit. Its transactions report
 // the real outcome.
 type sloppy struct {
@@ -392,7 +316,7 @@ func TestRunInTxBelievesTheTransaction(t *testing.T) {
 				if want := map[bool]int{true: 1}[tc.want == nil]; len(w.Repository.Rows()) != want {
 					t.Errorf("%d effects, want %d", len(w.Repository.Rows()), want)
 				}
-				err = once.RetryTx(t.Context(), s,
+				err = sqltx.RetryTx(t.Context(), s,
 					func(ctx context.Context, tx core.Tx) error { return w.effect(ctx, tx) })
 				if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
 					t.Errorf("RetryTx: %v, want %v", err, tc.want)

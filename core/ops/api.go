@@ -25,20 +25,19 @@ var ErrNotFound = errors.New("ops: no such event")
 type API struct {
 	outbox *core.Outbox
 	store  Store
+	beside *besides
 }
 
-// New returns the API of an Outbox. Its Repository must implement Store. Give it the Outbox that
-// runs the relay, if this process has one: Explain then knows which destinations are stopped, and a
-// redrive wakes the relay. Give every Outbox the DeadPolicy of the relay. New uses no database.
-func New(ob *core.Outbox) (*API, error) {
-	if ob == nil {
-		return nil, errors.New("ops: the Outbox is nil")
+// New returns the API of an Outbox whose tables the Store reads and changes. Programs with the
+// tables of package sqloutbox call sqlops.New. In memory a *outboxtest.Repository is a Store. Give
+// New the Outbox that runs the relay, if this process has one: Explain then knows which
+// destinations are stopped, and a redrive wakes the relay. Give every Outbox the DeadPolicy of the
+// relay. New uses no database.
+func New(ob *core.Outbox, store Store) (*API, error) {
+	if ob == nil || store == nil {
+		return nil, errors.New("ops: the Outbox or the Store is nil")
 	}
-	store, ok := ob.Repository().(Store)
-	if !ok {
-		return nil, fmt.Errorf("ops: a %T cannot be listed: it does not implement ops.Store", ob.Repository())
-	}
-	return &API{outbox: ob, store: store}, nil
+	return &API{outbox: ob, store: store, beside: newBesides(store)}, nil
 }
 
 // ListQuery says which events List returns.
@@ -145,6 +144,9 @@ func (a *API) details(ctx context.Context, e Event) (d Details, err error) {
 	if d.Content, _, err = a.store.ReadContent(ctx, e.ID); err != nil {
 		return d, err
 	}
+	if d.Failures, err = a.store.ReadFailures(ctx, e.ID); err != nil {
+		return d, err
+	}
 	if d.Audit, err = a.store.ReadAudit(ctx, e.ID); err != nil || e.KeyID.IsZero() {
 		return d, err
 	}
@@ -180,3 +182,17 @@ func (a *API) find(ctx context.Context, id string) ([]Event, error) {
 	s, err := a.store.ScanEvents(ctx, Scan{Filter: f, Limit: MaxLimit, Look: MaxLook})
 	return s.Events, err
 }
+
+// Pause stops the events of a topic, or of all topics, on every relay of the table. It is that of
+// core.Outbox.
+func (a *API) Pause(ctx context.Context, req core.PauseRequest) error {
+	return a.outbox.Pause(ctx, req)
+}
+
+// Resume ends a pause, and reports whether there was one. It is that of core.Outbox.
+func (a *API) Resume(ctx context.Context, req core.ResumeRequest) (resumed bool, err error) {
+	return a.outbox.Resume(ctx, req)
+}
+
+// Pauses returns what is paused now. It is that of core.Outbox.
+func (a *API) Pauses(ctx context.Context) ([]core.Pause, error) { return a.outbox.Pauses(ctx) }

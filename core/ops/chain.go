@@ -20,7 +20,7 @@ type Chain struct {
 	Caused []Event `json:"caused,omitempty"`
 	// More says that one of the two has ended at MaxChain.
 	More bool `json:"more,omitempty"`
-	// Text says in sentences for people where the table ends in both directions.
+	// Text says in sentences for people where the table ends in both directions. It is Printable.
 	Text string `json:"text"`
 }
 
@@ -59,7 +59,7 @@ func (a *API) walk(ctx context.Context, e *Event) (c Chain, err error) {
 		return c, err
 	}
 	down, err := a.walkDown(ctx, e, &c)
-	c.Text = up + " " + down
+	c.Text = Printable(up + " " + down)
 	return c, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // poisoned returns an outbox with two events of one key, of which the first is dead. The table is
@@ -26,7 +27,7 @@ func poisoned() (*ops.API, *core.Outbox, []string) {
 				return core.Permanent(errors.New("schema 3 has no field \"total\""))
 			}
 			return nil
-		}),
+		}), Relay: relay.Config{},
 	})
 	if err != nil {
 		panic(err)
@@ -41,7 +42,7 @@ func poisoned() (*ops.API, *core.Outbox, []string) {
 	if err = errors.Join(err, ob.Drain(context.Background())); err != nil {
 		panic(err)
 	}
-	api, err := ops.New(ob)
+	api, err := ops.New(ob, table)
 	if err != nil {
 		panic(err)
 	}
@@ -83,11 +84,12 @@ func Example() {
 
 func ExampleNew() {
 	// A program that does not relay needs no Publisher.
-	ob, err := core.New(core.Config{Repository: outboxtest.NewRepository()})
+	table := outboxtest.NewRepository()
+	ob, err := core.New(core.Config{Repository: table})
 	if err != nil {
 		panic(err)
 	}
-	api, err := ops.New(ob)
+	api, err := ops.New(ob, table)
 	fmt.Println(api != nil, err)
 	// Output: true <nil>
 }
@@ -126,7 +128,7 @@ func ExampleAPI_Outage() {
 		Repository: table, Logger: slog.New(slog.DiscardHandler),
 		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
 			return core.Unavailable(errors.New("no route to host"))
-		}),
+		}), Relay: relay.Config{},
 		Observer: &core.Observer{BreakerChanged: func(string, bool, error) { once.Do(func() { close(tried) }) }},
 	})
 	if err != nil {
@@ -144,7 +146,7 @@ func ExampleAPI_Outage() {
 	go func() { _ = ob.Run(ctx) }()
 	<-tried
 
-	api, err := ops.New(ob)
+	api, err := ops.New(ob, table)
 	if err != nil {
 		panic(err)
 	}
@@ -189,7 +191,7 @@ func ExampleAPI_Explain() {
 	// Output:
 	// dead
 	// It was given up after 1 refusal: permanent, schema 3 has no field "total".
-	// Every later event of its key 7 waits for it.
+	// It blocks its key 7: 1 event waits behind it, and so will every later one.
 }
 
 func ExampleAPI_Groups() {
@@ -296,7 +298,9 @@ func ExampleAPI_RunPlan() {
 	ctx := context.Background()
 	table := outboxtest.NewRepository()
 	ob, err := core.New(core.Config{
-		Repository: table, Logger: slog.New(slog.DiscardHandler), PollInterval: 10 * time.Millisecond,
+		Repository: table,
+		Logger:     slog.New(slog.DiscardHandler),
+		Relay:      relay.Config{PollInterval: 10 * time.Millisecond},
 		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
 			return core.Permanent(errors.New("schema 3 has no field \"total\""))
 		}),
@@ -319,7 +323,7 @@ func ExampleAPI_RunPlan() {
 	ended := make(chan error, 1)
 	go func() { ended <- ob.Run(running) }()
 
-	api, err := ops.New(ob)
+	api, err := ops.New(ob, table)
 	if err != nil {
 		panic(err)
 	}

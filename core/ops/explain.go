@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
 // Reason says why an event is where it is.
@@ -36,7 +36,7 @@ const (
 type Explanation struct {
 	Reason Reason `json:"reason"`
 	Event  Event  `json:"event,omitzero"` // zero for ReasonUnknown
-	// Text is a sentence for people.
+	// Text is a sentence for people. It is Printable, as Fix is.
 	Text string `json:"text"`
 	// Fix is a sentence that names the call that changes it and the rows that it is for, and the
 	// command of cmd/outbox in backquotes. Empty: there is nothing to do.
@@ -47,8 +47,15 @@ type Explanation struct {
 	// Other is the event of the same key that this one waits for: the first of the key that is not
 	// out yet. Nil: it waits for none.
 	Other *Event `json:"other,omitempty"`
+	// Blocks counts the events of the key that wait for this one, which is dead. Nil: it blocks no
+	// key.
+	Blocks *Count `json:"blocks,omitempty"`
 	// Chain is what the event was caused by, and what it has caused. Nil: nothing of that is known.
 	Chain *Chain `json:"chain,omitempty"`
+	// Consumers is what the consumers in reach did with it: see Outcomes.
+	Consumers []Outcome `json:"consumers,omitempty"`
+	// ConsumersError says why Consumers is not known. Empty: it is.
+	ConsumersError string `json:"consumers_error,omitempty"`
 }
 
 // Explain says why an event is where it is. id is that of a row, or that of an event: an event with
@@ -70,13 +77,15 @@ func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
 		return nil, err
 	}
 	if len(events) == 0 {
-		return []Explanation{{
+		x := Explanation{
 			Reason: ReasonUnknown,
 			Text: fmt.Sprintf("No event has the id %s: its transaction has not committed or was rolled back, or it "+
-				"ended longer than the retention ago and was deleted.", id),
+				"ended longer than the retention ago and was deleted.", Printable(id)),
 			Fix: "Look for the id in the log of the service that published it, and for an open transaction in the " +
 				"database: `outbox doctor`.",
-		}}, nil
+		}
+		a.withConsumers(ctx, &x, Event{EventID: canonicalID(id)}) // they may remember it for longer
+		return []Explanation{x}, nil
 	}
 	all := make([]Explanation, 0, len(events))
 	for _, e := range events {
@@ -91,11 +100,13 @@ func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
 		if !e.ReplayOf.IsZero() {
 			x.Text += fmt.Sprintf(" It publishes row %s again, as a replay.", e.ReplayOf)
 		}
+		x.Text, x.Fix = Printable(x.Text), Printable(x.Fix)
 		if len(all) > 0 && all[0].Event.EventID == e.EventID { // another row of the same event
 			x.Chain = all[0].Chain
 		} else if x.Chain, err = a.chainOf(ctx, &e); err != nil {
 			return nil, err
 		}
+		a.withConsumers(ctx, &x, e)
 		all = append(all, x)
 	}
 	return all, nil
@@ -109,8 +120,7 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 	case e.Status == StatusDiscarded:
 		return x, a.discarded(ctx, &x)
 	case e.Status == StatusDead:
-		x.dead(a.outbox.DeadPolicy())
-		return x, nil
+		return x, a.dead(ctx, &x)
 	case e.Leased():
 		x.leased()
 		return x, nil
@@ -148,13 +158,12 @@ func (a *API) explain(ctx context.Context, e Event) (Explanation, error) {
 // unclaimed explains an event that a relay should have claimed, or one behind it.
 func (a *API) unclaimed(ctx context.Context, x *Explanation) error {
 	relays, err := a.outbox.Relays(ctx)
-	unknown := errors.Is(err, errors.ErrUnsupported)
-	if err != nil && !unknown {
+	if err != nil {
 		return err
 	}
 	taken := func(r core.RelayStatus) bool { return r.Alive() && r.Relays(x.Event.Topic) }
 	switch {
-	case !unknown && !slices.ContainsFunc(relays, taken):
+	case !slices.ContainsFunc(relays, taken):
 		x.unrelayed()
 	case x.Other != nil:
 		x.behind()
@@ -172,21 +181,13 @@ func (a *API) unclaimed(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// rate returns the rate of a topic. If the table stores no rates, there is none.
+// rate returns the rate of a topic, nil if it has none.
 func (a *API) rate(ctx context.Context, topic string) (*core.Rate, error) {
 	all, err := a.outbox.Rates(ctx)
 	if err != nil {
-		if errors.Is(err, errors.ErrUnsupported) {
-			err = nil
-		}
 		return nil, err
 	}
-	for _, r := range all {
-		if r.Topic == topic {
-			return &r, nil
-		}
-	}
-	return nil, nil
+	return first(all, func(r *core.Rate) bool { return r.Topic == topic }), nil
 }
 
 // head returns the first event of the key of e that is not out yet, if that is not e itself. Under
@@ -206,22 +207,13 @@ func (a *API) head(ctx context.Context, e Event) (*Event, error) {
 	return &found.Events[0], nil
 }
 
-// paused returns the pause that holds back an event, that of everything first. If the table stores
-// no pauses, there is none.
+// paused returns the pause that holds back an event, that of everything first, nil if there is none.
 func (a *API) paused(ctx context.Context, e Event) (*core.Pause, error) {
 	all, err := a.outbox.Pauses(ctx)
 	if err != nil {
-		if errors.Is(err, errors.ErrUnsupported) {
-			err = nil
-		}
 		return nil, err
 	}
-	for _, p := range all {
-		if p.Covers(e.Topic, e.TenantID) {
-			return &p, nil
-		}
-	}
-	return nil, nil
+	return first(all, func(p *core.Pause) bool { return p.Covers(e.Topic, e.TenantID) }), nil
 }
 
 func (a *API) done(ctx context.Context, x *Explanation) error {
@@ -256,6 +248,7 @@ func (a *API) discarded(ctx context.Context, x *Explanation) error {
 	x.Reason = ReasonDiscarded
 	x.Text = "It was discarded at " + at(x.Event.DoneAt) + " and will not be published."
 	audit, err := a.store.ReadAudit(ctx, x.Event.ID)
+	audit = slices.DeleteFunc(audit, func(e AuditEntry) bool { return e.Action == AuditReveal })
 	if err != nil || len(audit) == 0 {
 		return err
 	}
@@ -270,19 +263,22 @@ func (a *API) discarded(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-func (x *Explanation) dead(policy core.DeadPolicy) {
+func (a *API) dead(ctx context.Context, x *Explanation) (err error) {
 	e := &x.Event
 	x.Reason = ReasonDead
 	x.Text = fmt.Sprintf("It was given up after %s: %s.", times(e.Attempts, "refusal"), failure(e))
-	if !e.KeyID.IsZero() && policy != core.SkipDead {
-		x.Text += fmt.Sprintf(" Every later event of its key %s waits for it.", e.Key)
+	x.Fix = redriveOrDiscard(e)
+	if e.KeyID.IsZero() || a.outbox.DeadPolicy() == core.SkipDead {
+		return nil
 	}
-	x.Fix = redriveOrDiscard(e.ID)
-}
-
-func redriveOrDiscard(id core.RowID) string {
-	return fmt.Sprintf("Remove the cause, then Redrive %[1]s: `outbox redrive %[1]s --reason WHY`. Or Discard "+
-		"%[1]s: `outbox discard %[1]s --reason WHY`.", id)
+	n, err := a.behind(ctx, e.KeyID)
+	x.Blocks = &n
+	waits := "events wait"
+	if n.N == 1 && !n.More {
+		waits = "event waits"
+	}
+	x.Text += fmt.Sprintf(" It blocks its key %s: %s %s behind it, and so will every later one.", e.Key, n, waits)
+	return err
 }
 
 func (x *Explanation) leased() {
@@ -309,7 +305,7 @@ func (x *Explanation) blocked() {
 	x.Reason = ReasonBlocked
 	x.Text = fmt.Sprintf("It waits for an earlier event of its key %s, row %s, which is dead: %s.", x.Event.Key, o.ID,
 		failure(o))
-	x.Fix = redriveOrDiscard(o.ID)
+	x.Fix = redriveOrDiscard(o)
 }
 
 func (x *Explanation) paused(p *core.Pause) {
@@ -386,7 +382,7 @@ func (x *Explanation) notDue() {
 			x.Text += ", after " + times(e.Attempts, "refusal")
 		}
 		x.Text += "." + lastFailure(e)
-		x.Fix = "Remove the cause and wait. " + orDiscard(e.ID)
+		x.Fix = remedy(e.ErrorCode) + ", and wait. " + orDiscard(e.ID)
 	}
 }
 
@@ -458,3 +454,10 @@ func failure(e *Event) string {
 // unended returns a text that people or programs wrote without its own full stop, for the end of a
 // sentence.
 func unended(text string) string { return strings.TrimRight(text, ". \t\r\n") }
+
+// Printable returns a text of others as a terminal or a page may show it, in one line: an error, a
+// key, a header, a reason. Space of any kind becomes a blank. Characters that are not seen, or that
+// a terminal obeys, become visible, as \x1b or \u202e: those of Unicode's classes Cc, Cf, Zl and Zp,
+// except the joiners U+200C and U+200D and the signs of Cf that are seen. So does what is not UTF-8.
+// It does not escape HTML.
+func Printable(s string) string { return textcheck.Line(s) }

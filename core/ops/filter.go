@@ -40,7 +40,7 @@ type Filter struct {
 
 // invalid is the error of a call that makes no sense.
 func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{core.ErrInvalidRequest}, args...)...)
+	return &core.FieldError{Err: core.ErrInvalidRequest, Format: format, Args: args}
 }
 
 // check reports what makes no sense. It spells the event id as it is stored.
@@ -52,7 +52,7 @@ func (f *Filter) check() error {
 	}
 	if f.EventID != "" {
 		if _, _, err := core.RowIDRange(f.EventID); err != nil {
-			return invalid("%w", err)
+			return fmt.Errorf("%w: %w", core.ErrInvalidRequest, err)
 		}
 		f.EventID = canonicalID(f.EventID)
 	}

@@ -3,20 +3,22 @@ package ops
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
 // Outage returns a destination if a relay has stopped it: that of this process, or another one that
-// is alive and says so in its heartbeat, at most 10 s later. Nil: none has, or the table does not
-// record relays. A relay that is closed out alone, by its credentials for example, may stop a
+// is alive and says so in its heartbeat, at most 10 s later. Nil: none has, or there is no table
+// of relays. A relay that is closed out alone, by its credentials for example, may stop a
 // destination that works for others: core.Outbox.Relays tells what each of them says.
 func (a *API) Outage(ctx context.Context, topic string) (*core.StoppedDestination, error) {
 	if d := stopped(a.outbox.Stopped(), topic); d != nil {
 		return d, nil
 	}
 	relays, err := a.outbox.Relays(ctx)
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, core.ErrNoTables) {
+	if errors.Is(err, core.ErrNoTables) {
 		return nil, nil
 	}
 	for _, r := range relays {
@@ -28,10 +30,52 @@ func (a *API) Outage(ctx context.Context, topic string) (*core.StoppedDestinatio
 }
 
 func stopped(all []core.StoppedDestination, topic string) *core.StoppedDestination {
+	return first(all, func(d *core.StoppedDestination) bool { return d.Topic == topic })
+}
+
+// first returns the first of all that is wanted, nil if none is.
+func first[T any](all []T, wanted func(*T) bool) *T {
 	for i := range all {
-		if all[i].Topic == topic {
+		if wanted(&all[i]) {
 			return &all[i]
 		}
 	}
 	return nil
+}
+
+// byLog explains an event that a program publishes from the log of the database. Pauses and
+// failures are in the tables, and walrelay heeds them as every relay does. It names no replay:
+// while the program is not past the event, a replay sends it twice.
+func (a *API) byLog(ctx context.Context, x *Explanation) error {
+	e := &x.Event
+	x.Text = fmt.Sprintf("It was inserted at %s for a program that reads the log of the database, as walrelay and "+
+		"Debezium do. Its row does not say whether that program has published it.", at(e.CreatedAt))
+	x.Fix = "See whether that program runs and how far it is: `outbox doctor`. Until it is past the event, a replay " +
+		"sends the event twice."
+	text, fix, err := a.holdsLog(ctx, e)
+	if err != nil || text == "" {
+		return err
+	}
+	x.Text += " " + text + " If walrelay has not published it, it waits for that."
+	x.Fix = fix + " " + x.Fix
+	return nil
+}
+
+// holdsLog says what walrelay waits for before it publishes an event, and what ends that. Empty:
+// nothing, as far as the tables tell.
+func (a *API) holdsLog(ctx context.Context, e *Event) (text, fix string, err error) {
+	paused, err := a.paused(ctx, *e)
+	if err != nil {
+		return "", "", err
+	}
+	if paused != nil {
+		text, fix = pauseText(paused)
+		return text, fix, nil
+	}
+	d, err := a.Outage(ctx, e.Topic)
+	if err != nil || d == nil {
+		return "", "", err
+	}
+	return fmt.Sprintf("Destination %s is stopped since %s: %s.", d.Topic, at(d.Since),
+		unended(errtext.Redact(d.Err.Error()))), repairDestination, nil
 }

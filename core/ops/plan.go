@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 // MaxPlan is how many events a Plan can have.
 const MaxPlan = 10_000
 
-// ErrPlanChanged is wrapped by the error of Apply if the ids or the action of the Plan are not
-// those that were planned. Nothing was changed.
+// ErrPlanChanged is wrapped by the error of Apply if the action of the Plan, its ids or how they
+// were seen are not what was planned. Nothing was changed.
 var ErrPlanChanged = errors.New("ops: the plan was changed")
 
 // Action is what a Plan does to its events.
@@ -38,6 +39,9 @@ type Plan struct {
 	Filter Filter `json:"filter"`
 	// IDs are the rows, in the order in which Apply works them off: each key in its order.
 	IDs []core.RowID `json:"ids"`
+	// Seen is how each of the rows was when the plan was made, see Event.Sight. A redrive and a
+	// discard leave alone what has changed since.
+	Seen []core.Sight `json:"seen"`
 	// More says that the filter selects more events: plan again after Apply.
 	More   bool           `json:"more,omitempty"`
 	Topics map[string]int `json:"topics"` // events of each destination
@@ -56,8 +60,8 @@ type Plan struct {
 	Windows map[string]time.Duration `json:"windows,omitempty"`
 	// Beyond says which windows ReplayOptions.BeyondWindows went beyond. Then Windows is empty.
 	Beyond string `json:"beyond,omitempty"`
-	// Digest is a hash of the action and the ids, for people who compare what they approve with
-	// what is applied.
+	// Digest is a hash of the action, the ids and how they were seen, for people who compare what
+	// they approve with what is applied.
 	Digest string `json:"digest"`
 }
 
@@ -181,7 +185,7 @@ func newPlan(action Action, f Filter, events []Event) Plan {
 	type key struct{ tenant, topic, key string }
 	keys := map[key]bool{}
 	for _, e := range events {
-		p.IDs = append(p.IDs, e.ID)
+		p.IDs, p.Seen = append(p.IDs, e.ID), append(p.Seen, e.Sight())
 		p.Topics[e.Topic]++
 		if e.ByLog() {
 			p.ByLog++
@@ -206,6 +210,9 @@ func (p *Plan) digest() string {
 	for _, id := range p.IDs {
 		h.Write(id[:])
 	}
+	for _, s := range p.Seen {
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(s)))
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -218,16 +225,25 @@ func (p *Plan) check() error {
 		return invalid("the plan has no events")
 	case len(p.IDs) > MaxPlan:
 		return invalid("the plan has %d events, more than %d", len(p.IDs), MaxPlan)
-	case p.digest() != p.Digest:
+	case p.digest() != p.Digest || len(p.Seen) != len(p.IDs):
 		return fmt.Errorf("%w: its digest is %.64q and its events have %s", ErrPlanChanged, p.Digest, p.digest())
 	}
 	return nil
 }
 
+// seen returns how the plan saw its events from one position on, up to another one.
+func (p *Plan) seen(from, to int) map[core.RowID]core.Sight {
+	seen := make(map[core.RowID]core.Sight, to-from)
+	for i := from; i < to; i++ {
+		seen[p.IDs[i]] = p.Seen[i]
+	}
+	return seen
+}
+
 // Applied is what Apply has done.
 type Applied struct {
-	// Changed is how many events changed. The others of Tried had changed before: they are no
-	// longer dead, or a process holds them.
+	// Changed is how many events changed. The others of Tried were left alone: they have changed
+	// since they were planned, or a process holds them.
 	Changed int `json:"changed"`
 	Tried   int `json:"tried"` // how many ids of the Plan were worked off, from its beginning
 }
@@ -240,9 +256,10 @@ const applyChunk = 500
 // are required: without them, or with a Plan that has no events, the error wraps
 // core.ErrInvalidRequest, and nothing was changed.
 //
-// An event that has changed since the Plan was made is left alone, so that Apply can be repeated
-// after an error: events that were redriven are no longer dead. A plan to replay is refused,
-// because a done event stays done: store it, and call RunPlan.
+// An event that has changed since the Plan was made is left alone: one that was redriven or ended,
+// one that waited and is dead, and one that was redriven and has died again. So Apply can be
+// repeated after an error. A plan to replay is refused, because a done event stays done: store it,
+// and call RunPlan.
 func (a *API) Apply(ctx context.Context, p Plan, actor, reason string) (Applied, error) {
 	var done Applied
 	if err := p.check(); err != nil {
@@ -256,7 +273,8 @@ func (a *API) Apply(ctx context.Context, p Plan, actor, reason string) (Applied,
 		do = a.outbox.Discard
 	}
 	for ids := range slices.Chunk(p.IDs, applyChunk) {
-		n, err := do(ctx, core.AdminRequest{IDs: ids, Actor: actor, Reason: reason})
+		seen := p.seen(done.Tried, done.Tried+len(ids))
+		n, err := do(ctx, core.AdminRequest{IDs: ids, Seen: seen, Actor: actor, Reason: reason})
 		done.Changed += n
 		if err != nil {
 			return done, err

@@ -100,10 +100,12 @@ func (o *ReplayOptions) check(f *Filter) error {
 		}
 	}
 	if o.DedupWindow < 0 {
-		return invalid("DedupWindow %s is negative", o.DedupWindow)
+		return invalid("{DedupWindow} %s is negative", o.DedupWindow)
 	}
 	if o.BeyondWindows && o.DedupWindow == 0 {
-		return invalid("BeyondWindows needs DedupWindow: what holds in place of the windows that consumers declared?")
+		return invalid(
+			"{BeyondWindows} needs {DedupWindow}: what holds in place of the windows that consumers declared?",
+		)
 	}
 	if o.Limit < 0 || max(o.Limit, len(o.IDs)) > MaxPlan {
 		return invalid("a plan has 1 to %d events, not %d", MaxPlan, max(o.Limit, len(o.IDs)))
@@ -115,7 +117,7 @@ func (o *ReplayOptions) check(f *Filter) error {
 	empty := *f
 	empty.Statuses = nil
 	if !reflect.ValueOf(empty).IsZero() {
-		return invalid("ReplayOptions.IDs and a filter exclude each other")
+		return invalid("{ReplayOptions.IDs} and a filter exclude each other")
 	}
 	if len(o.IDs) > o.Limit {
 		return invalid("there are %d ids, more than %d", len(o.IDs), o.Limit)
@@ -159,8 +161,11 @@ func (a *API) doneEvents(ctx context.Context, f Filter, limit int) (events []Eve
 }
 
 func noWindow(topic string) error {
-	return invalid("DedupWindow is missing, and no consumer of %s has declared its window: how long do the consumers "+
-		"remember an event?", topic)
+	return invalid(
+		"{DedupWindow} is missing, and no consumer of %s has declared its window: how long do the consumers "+
+			"remember an event?",
+		topic,
+	)
 }
 
 // memory knows how long the consumers remember the events of a replay.

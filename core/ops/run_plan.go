@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/repeat"
 )
 
 // RunOptions says how RunPlan works a plan off. Only Actor is required.
@@ -28,6 +29,9 @@ type RunOptions struct {
 	Wait time.Duration
 	// SkipDead is needed if the relays have DeadPolicy core.SkipDead and this Outbox has not.
 	SkipDead bool
+	// Steps is after how many stages RunPlan pauses the plan and returns nil: 1 redrives one event,
+	// waits for its outcome, and leaves the next ten to another call. 0: it goes on to the end.
+	Steps int
 	// DryRun: the plan is read and checked as ever, and nothing is changed. RunPlan returns the
 	// plan as it is, or the error that it would begin with.
 	DryRun bool
@@ -51,17 +55,20 @@ var stages = []int{1, 10}
 // planRun is one call of RunPlan.
 type planRun struct {
 	RunOptions
-	store PlanStore
+	store Store
+	waker core.Waker // nil: none
 	told  func(core.OperatedInfo)
 	p     StoredPlan
-	lost  bool      // another process runs the plan now
+	name  string    // StoredPlan.Worker while this call runs the plan
+	stage int       // how many events the last change changed; 0 may be another run's, or none
 	since time.Time // when the last change began
 	until time.Time // by the clock of this process: Plan.Until
 }
 
 // RunPlan works a stored plan off, in its order: each key in its order. Ids are changed together
 // with the position of the plan, so that no event is changed twice by a plan, and none outside of
-// it. Each changed event gets its audit row in the same transaction.
+// it. Each changed event gets its audit row in the same transaction. Events that have changed since
+// the plan was made are left alone, as Apply leaves them.
 //
 // A redrive goes by stages: one event, then ten, and then 500 at a time. RunPlan waits until each
 // event of a stage is published or has failed again. If more than RunOptions.StopShare of them have
@@ -75,40 +82,37 @@ type planRun struct {
 // the plan was made are not replayed: they are missing from Changed. The error wraps ErrDedupWindow
 // if Plan.Until has passed, or if a consumer has declared a shorter Window meanwhile.
 //
-// RunPlan returns when the plan is done. The error wraps ErrPlanStopped if the plan stopped by
-// itself or was paused or cancelled by somebody else. Repair what Note says, and call RunPlan
-// again: it goes on with the events that are left. If ctx ends, the plan is paused. If the process
-// dies, any process can go on after half a minute. Until then the error wraps ErrPlanRunning, as it
-// does for a plan that another process runs. It wraps ErrPlanEnded for a plan that is done or
-// cancelled.
+// RunPlan returns when the plan is done, or paused after RunOptions.Steps. The error wraps
+// ErrPlanStopped if the plan stopped by itself or was paused or cancelled by somebody else. Repair
+// what Note says, and call RunPlan again: it goes on with the events that are left. If ctx ends,
+// the plan is paused. If the process dies, any process can go on after half a minute. Until then
+// the error wraps ErrPlanRunning, as it does for a plan that another process runs. It wraps
+// ErrPlanEnded for a plan that is done or cancelled.
 func (a *API) RunPlan(ctx context.Context, id string, o RunOptions) (StoredPlan, error) {
 	switch {
 	case o.Rate != 0 && !(o.Rate >= minRate && o.Rate <= maxRate): // also NaN
-		return StoredPlan{}, invalid("Rate %v is not 0, nor between %v and %v", o.Rate, minRate, maxRate)
-	case !(o.StopShare >= 0 && o.StopShare <= 1) || o.Wait < 0:
-		return StoredPlan{}, invalid("Wait is not negative, and StopShare is 0 to 1")
+		return StoredPlan{}, invalid("{Rate} %v is not 0, nor between %v and %v", o.Rate, minRate, maxRate)
+	case !(o.StopShare >= 0 && o.StopShare <= 1) || o.Wait < 0 || o.Steps < 0:
+		return StoredPlan{}, invalid("{Wait} and {Steps} are not negative, and {StopShare} is 0 to 1")
 	case o.Actor == "":
-		return StoredPlan{}, invalid("RunOptions.Actor is required")
+		return StoredPlan{}, invalid("{RunOptions.Actor} is required")
 	}
 	o.StopShare, o.Wait = cmp.Or(o.StopShare, 0.1), cmp.Or(o.Wait, time.Minute)
 	o.SkipDead = o.SkipDead || a.outbox.DeadPolicy() == core.SkipDead
-	store, err := a.plans()
-	if err != nil {
-		return StoredPlan{}, err
+	r := planRun{RunOptions: o, store: a.store, told: a.outbox.Observer().Operated, name: worker()}
+	r.waker, _ = a.outbox.Repository().(core.Waker)
+	err := r.begin(ctx, a, id)
+	if err == nil && !o.DryRun {
+		err = r.work(ctx)
 	}
-	r := planRun{RunOptions: o, store: store, told: a.outbox.Observer().Operated}
-	if err := r.begin(ctx, a, id); err != nil {
-		return r.p, err
-	}
-	if o.DryRun {
-		return r.p, nil
-	}
-	err = r.work(ctx)
-	if err != nil && r.p.State == PlanRunning && !r.lost {
+	if err != nil && r.mine() {
 		r.interrupted(ctx, err)
 	}
 	return r.p, err
 }
+
+// mine reports whether this call runs the plan, or was about to when the answer got lost.
+func (r *planRun) mine() bool { return r.p.State == PlanRunning && r.p.Worker == r.name }
 
 // begin takes the plan. A dry run does not.
 func (r *planRun) begin(ctx context.Context, a *API, id string) (err error) {
@@ -139,7 +143,7 @@ func (r *planRun) begin(ctx context.Context, a *API, id string) (err error) {
 		if r.p.State == PlanStopped {
 			r.p.Stage = 0
 		}
-		r.p.State, r.p.Worker, r.p.Note = PlanRunning, worker(), ""
+		r.p.State, r.p.Worker, r.p.Note = PlanRunning, r.name, ""
 		ok, err := r.change(ctx, PlanChange{Audit: auditRun})
 		if err != nil || ok {
 			return err
@@ -158,7 +162,12 @@ func worker() string {
 // change stores r.p with what c has more.
 func (r *planRun) change(ctx context.Context, c PlanChange) (ok bool, err error) {
 	c.Plan = r.p
-	c.Request = core.AdminRequest{Actor: r.Actor, Reason: r.p.Reason, SkipDead: r.SkipDead}
+	c.Request = core.AdminRequest{
+		Actor: r.Actor, Reason: r.p.Reason, SkipDead: r.SkipDead, Seen: r.p.seen(r.p.Position-len(c.IDs), r.p.Position),
+	}
+	if len(c.IDs) > 0 {
+		c.Request.Reason = r.p.rowReason()
+	}
 	if r.p.State == PlanRunning {
 		c.Lease = runLease
 	}
@@ -167,7 +176,7 @@ func (r *planRun) change(ctx context.Context, c PlanChange) (ok bool, err error)
 	if err != nil || !ok {
 		return ok, err
 	}
-	p.IDs = r.p.IDs
+	p.IDs, p.Seen = r.p.IDs, r.p.Seen
 	if n := p.Changed - r.p.Changed; n > 0 {
 		r.told(core.OperatedInfo{
 			Action: core.OperatorAction(p.Action), Rows: n, Duration: time.Since(start),
@@ -183,8 +192,8 @@ func (r *planRun) change(ctx context.Context, c PlanChange) (ok bool, err error)
 // it.
 func (r *planRun) must(ctx context.Context, c PlanChange) error {
 	ok, err := r.change(ctx, c)
-	if n, tells := r.store.(core.Notifier); tells && ok && err == nil && len(c.IDs) > 0 {
-		_ = n.Notify(ctx) // relays that do not hear of it find the events with their next poll
+	if r.waker != nil && ok && err == nil && len(c.IDs) > 0 {
+		_ = r.waker.Notify(ctx) // relays that do not hear of it find the events with their next poll
 	}
 	if err != nil || ok {
 		return err
@@ -197,7 +206,7 @@ func (r *planRun) must(ctx context.Context, c PlanChange) error {
 		r.p.State = PlanCancelled
 		return fmt.Errorf("%w: %s", ErrNoPlan, r.p.ID)
 	case p.State == PlanRunning:
-		r.p, r.lost = p, true
+		r.p = p
 		return fmt.Errorf("%w: %s has taken it", ErrPlanRunning, p.Worker)
 	}
 	r.p = p
@@ -205,12 +214,16 @@ func (r *planRun) must(ctx context.Context, c PlanChange) error {
 }
 
 func (r *planRun) work(ctx context.Context) error {
-	for {
+	for steps := 0; ; steps++ {
 		if err := r.judge(ctx); err != nil {
 			return err
 		}
 		if r.p.Position == len(r.p.IDs) {
 			r.p.State = PlanDone
+			return r.must(ctx, PlanChange{})
+		}
+		if r.Steps > 0 && steps == r.Steps {
+			r.p.State, r.p.Note = PlanPaused, fmt.Sprintf("%s has run %s of it", r.Actor, times(steps, "step"))
 			return r.must(ctx, PlanChange{})
 		}
 		n := min(r.stageSize(), len(r.p.IDs)-r.p.Position)
@@ -225,11 +238,12 @@ func (r *planRun) work(ctx context.Context) error {
 		r.p.Position += n
 		r.p.Stage++
 		if err := r.must(ctx, PlanChange{IDs: ids}); err != nil {
-			if r.p.State == PlanRunning && !r.lost { // nothing has changed, or nobody knows
+			if r.mine() { // nothing has changed, or nobody knows
 				r.p = before
 			}
 			return err
 		}
+		r.stage = r.p.Changed - before.Changed
 	}
 }
 
@@ -264,14 +278,10 @@ func (r *planRun) pace(ctx context.Context, n int) error {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !repeat.Sleep(ctx, d) {
 		return ctx.Err()
 	}
+	return nil
 }
 
 // judge waits for the outcomes of the last stage, and stops the plan if too many of its events have
@@ -292,7 +302,11 @@ func (r *planRun) judge(ctx context.Context) error {
 		if open < fewest { // a slow relay is no reason to stop
 			fewest, end = open, time.Now().Add(r.Wait)
 		}
-		tooMany := float64(failed) > r.StopShare*float64(len(ids))
+		of := len(ids)
+		if r.stage > 0 {
+			of = r.stage // the others were left alone
+		}
+		tooMany := float64(failed) > r.StopShare*float64(of)
 		if late := open > 0 && !tooMany && !time.Now().Before(end); late {
 			// The stage is judged by the run that goes on with the plan.
 			return r.stop(ctx, fmt.Sprintf("%d of %d events are open, and for %s none was published or refused: "+
@@ -300,9 +314,7 @@ func (r *planRun) judge(ctx context.Context) error {
 		}
 		if open == 0 || tooMany {
 			r.p.Succeeded, r.p.Failed = r.p.Succeeded+succeeded, r.p.Failed+failed
-			if r.p.Action == ActionReplay { // those that were not replayed have no row either
-				r.p.Succeeded = min(r.p.Succeeded, r.p.Changed-r.p.Failed)
-			}
+			r.p.Succeeded = min(r.p.Succeeded, r.p.Changed-r.p.Failed) // those left alone have no outcome either
 			r.p.Judged = r.p.Position
 			switch {
 			case tooMany && r.p.Action == ActionReplay:
@@ -327,13 +339,14 @@ func (r *planRun) judge(ctx context.Context) error {
 
 // outcomes counts the events of a stage. Those that were deleted were published before.
 func (r *planRun) outcomes(ctx context.Context, ids []core.RowID) (succeeded, failed, open int, err error) {
+	reason := r.p.rowReason()
 	if r.p.Action == ActionReplay {
-		ids = slices.Clone(ids)
+		ids, reason = slices.Clone(ids), ""
 		for i := range ids {
 			ids[i] = r.p.ReplayID(ids[i])
 		}
 	}
-	all, err := r.store.ReadStatuses(ctx, ids)
+	all, err := r.store.ReadStatuses(ctx, ids, reason)
 	succeeded = len(ids) - len(all)
 	for _, o := range all {
 		switch {
@@ -368,10 +381,12 @@ func (r *planRun) interrupted(ctx context.Context, why error) {
 		// The change that was interrupted may have happened, or happen between the two
 		// statements below.
 		p, found, err := r.store.ReadPlan(ctx, r.p.ID)
-		if err != nil || !found || p.State != PlanRunning || p.Worker != r.p.Worker {
+		if err != nil || !found {
 			return // if the database is away, the lease ends
 		}
-		r.p = p
+		if r.p = p; !r.mine() {
+			return
+		}
 		r.p.State, r.p.Note = PlanPaused, note
 		if ok, err := r.change(ctx, PlanChange{}); ok || err != nil {
 			return

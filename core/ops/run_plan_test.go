@@ -15,6 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // planned returns an API on a table in memory with a stored plan that ends 100 open events.
@@ -25,7 +26,13 @@ func planned(t *testing.T) (*ops.API, *outboxtest.Repository, ops.StoredPlan) {
 	return api, table, stored
 }
 
-func plannedIn(t *testing.T, table core.Repository, txs core.Transactor) (*ops.API, ops.StoredPlan) {
+// memory is a table in memory that package ops can change.
+type memory interface {
+	core.Repository
+	ops.Store
+}
+
+func plannedIn(t *testing.T, table memory, txs core.Transactor) (*ops.API, ops.StoredPlan) {
 	t.Helper()
 	ob, err := core.New(core.Config{Repository: table})
 	if err != nil {
@@ -46,7 +53,7 @@ func plannedIn(t *testing.T, table core.Repository, txs core.Transactor) (*ops.A
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, err := ops.New(ob)
+	api, err := ops.New(ob, table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,13 +216,46 @@ func TestRunPlanInterruptedInItsLastChange(t *testing.T) {
 	})
 }
 
+// deafTable is a table whose n-th change of a plan happens, and ends the context before its answer.
+type deafTable struct {
+	*outboxtest.Repository
+	n   int
+	end context.CancelFunc
+}
+
+func (r *deafTable) ChangePlan(ctx context.Context, c ops.PlanChange) (ops.StoredPlan, bool, error) {
+	p, ok, err := r.Repository.ChangePlan(ctx, c)
+	if r.n--; r.n == 0 {
+		r.end()
+		return c.Plan, false, context.Canceled
+	}
+	return p, ok, err
+}
+
+// A run whose context ends while a change is stored leaves no plan that seems to run.
+func TestRunPlanInterruptedBeforeAnAnswer(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		table := &deafTable{Repository: outboxtest.NewRepository(), end: cancel, n: n}
+		api, stored := plannedIn(t, table, table.Transactor())
+		p, err := api.RunPlan(ctx, stored.ID, ops.RunOptions{Actor: "ada"})
+		if !errors.Is(err, context.Canceled) || p.State != ops.PlanPaused {
+			t.Errorf("change %d: %s %v", n, p.State, err)
+		}
+		if p, err = api.StoredPlan(t.Context(), stored.ID); err != nil || p.State != ops.PlanPaused {
+			t.Errorf("change %d: %s %v", n, p.State, err)
+		}
+	}
+}
+
 // A relay that publishes slowly is no reason to stop a plan. One that publishes nothing is.
 func TestRunPlanWaitsForASlowRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, n := outboxtest.NewRepository(), 0
 		var repaired atomic.Bool
 		ob, err := core.New(core.Config{
-			Repository: table, Workers: 1, Logger: slog.New(slog.DiscardHandler),
+			Repository: table, Relay: relay.Config{Workers: 1}, Logger: slog.New(slog.DiscardHandler),
 			Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
 				if d.ReplayOf.IsZero() {
 					return nil
@@ -244,7 +284,7 @@ func TestRunPlanWaitsForASlowRelay(t *testing.T) {
 		if err := ob.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		api, err := ops.New(ob)
+		api, err := ops.New(ob, table)
 		if err != nil {
 			t.Fatal(err)
 		}

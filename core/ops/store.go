@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -9,8 +10,10 @@ import (
 // MaxLook is how many rows one call looks at for each index that it reads.
 const MaxLook = 10_000
 
-// Store reads the table for an API. sqloutbox.Repository and outboxtest.Repository implement it. It
-// is for authors of a core.Repository; everybody else calls the API.
+// Store reads and changes the tables for an API. Package sqlops implements it for the tables of
+// package sqloutbox, and outboxtest.Repository in memory. It is for authors of a core.Repository;
+// everybody else calls the API. If a table is missing, the errors wrap core.ErrNoTables. No method
+// gets a request with DryRun.
 type Store interface {
 	// ScanEvents returns events that the filter selects, in an order that an index gives: by row
 	// id; for open events first those without a key, by topic and due time, and then those of the
@@ -21,8 +24,88 @@ type Store interface {
 	// ReadContent returns the content of the row with that id.
 	ReadContent(ctx context.Context, id core.RowID) (c Content, found bool, err error)
 
-	// ReadAudit returns what people did to the row with that id, oldest first, at most 100 entries.
+	// Reveal returns the content of the row with that id, and writes an audit row with the action
+	// AuditReveal in the same transaction.
+	Reveal(ctx context.Context, id core.RowID, req core.AdminRequest) (c Content, found bool, err error)
+
+	// ReadDestinations counts the events that wait and that are dead, by topic. It reads at most
+	// limit events of each kind: open ones without a key, those of keys, and dead ones. more says
+	// that there may be more.
+	ReadDestinations(ctx context.Context, limit int) (all []Destination, more bool, err error)
+
+	// ReadAudit returns what people did to the row with that id: the last 100 entries, oldest first.
 	ReadAudit(ctx context.Context, id core.RowID) ([]AuditEntry, error)
+
+	// ReadFailures returns the last refusals of the row with that id that counted, oldest first, at
+	// most MaxAttempts.
+	ReadFailures(ctx context.Context, id core.RowID) ([]Attempt, error)
+
+	// EditEvent puts a row with other content in the place of a dead one: see API.Edit. In one
+	// transaction it locks the dead row and asks c.CheckDead, reads the content and asks c.Apply,
+	// inserts the new row as c.NewID, discards the dead row, and writes the audit row with
+	// AuditEdit and c.Detail. If c.Appends, the new row takes the next number of c.KeyOf. Otherwise it has the
+	// key and the number of the dead row, and it takes its place as the last row of the key row,
+	// so that no process takes a late acknowledgement of the dead row for one of the new row. The
+	// error wraps ErrNotFound if there is no such row.
+	EditEvent(ctx context.Context, c Edit) (keySeq int64, diff string, err error)
+
+	// EraseEvents erases the content of the rows with c.IDs in one transaction: the payload is
+	// empty, there is no content type, the headers are KeptHeaders, and the text of the last error,
+	// if there is one, is Erased; there are no failed attempts. Each gets an audit row with
+	// AuditErase. A row that has core.HeaderErased already stays as it is, and so does one that
+	// waits, unless c.Open is set and no process holds it.
+	EraseEvents(ctx context.Context, c EraseChange) (EraseOutcome, error)
+
+	// EraseAudit looks at up to 1000 audit rows with numbers above after. It puts Erased in place of
+	// each detail that begins with head, or with dryRun counts them. next is 0 after the last row.
+	EraseAudit(ctx context.Context, after int64, head string, dryRun bool) (erased int, next int64, err error)
+
+	// RecordErase writes an audit row with AuditErase that names no event. Its reason has c.Subject.
+	RecordErase(ctx context.Context, c EraseChange) error
+
+	// RecordAudit writes audit rows with the Action, Actor, Reason, RowID, EventID and Topic of the
+	// records, and with a detail, which may be empty, in one transaction.
+	RecordAudit(ctx context.Context, detail string, records ...core.AuditRecord) error
+
+	// InsertPlan stores a new plan, and writes an audit row with that action in the same
+	// transaction. It deletes plans that ended longer than keep ago.
+	InsertPlan(ctx context.Context, p StoredPlan, audit string, keep time.Duration) error
+
+	// ReadPlan returns a plan with its ids.
+	ReadPlan(ctx context.Context, id string) (p StoredPlan, found bool, err error)
+
+	// ReadPlans returns the newest plans without their ids.
+	ReadPlans(ctx context.Context, limit int) ([]StoredPlan, error)
+
+	// ChangePlan makes a change, all of it in one transaction. It returns false, and has changed
+	// nothing, if the plan has another version. The plan that it returns has the new version and
+	// the new times.
+	ChangePlan(ctx context.Context, c PlanChange) (p StoredPlan, ok bool, err error)
+
+	// ReadStatuses returns what became of rows that were redriven with that reason. With an empty
+	// reason they are rows that were inserted by a replay, and nobody need have redriven them. Rows
+	// that were deleted are missing. If another row took the place of one, only that other row
+	// counts. ids has at most 500.
+	ReadStatuses(ctx context.Context, ids []core.RowID, reason string) ([]RowStatus, error)
+
+	// ChangeGroup makes a change and writes its audit row in one transaction. A group that has no
+	// note and is not muted is forgotten.
+	ChangeGroup(ctx context.Context, c GroupChange) error
+
+	// ReadGroupNotes returns what is stored, the latest change first, at most 1000.
+	ReadGroupNotes(ctx context.Context) ([]GroupNote, error)
+
+	// DeclareWindow stores a window in place of an earlier one of the same topic and consumer, and
+	// writes an audit row with the action AuditDeclareWindow in the same transaction.
+	DeclareWindow(ctx context.Context, req WindowRequest) error
+
+	// WithdrawWindow removes the window of a topic and a consumer, and writes an audit row with the
+	// action AuditWithdrawWindow in the same transaction. Without such a window it changes nothing
+	// and returns false.
+	WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn bool, err error)
+
+	// Windows returns up to 1000 windows, by topic and then by consumer.
+	Windows(ctx context.Context) ([]Window, error)
 }
 
 // Scan says what Store.ScanEvents reads.

@@ -46,7 +46,7 @@ func (s PlanState) Ended() bool { return s == PlanCancelled || s == PlanDone }
 type StoredPlan struct {
 	ID    string    `json:"id,omitempty"` // empty: it is not stored
 	State PlanState `json:"state,omitempty"`
-	Plan            // without IDs in Plans
+	Plan            // without IDs and Seen in StoredPlans
 
 	Events int    `json:"events"` // how many ids the plan has
 	Actor  string `json:"actor"`  // who stored it, and why
@@ -100,32 +100,12 @@ type PlanChange struct {
 	IDs []core.RowID
 	// Audit is the action of an audit row about the plan. Empty: none. Request says who and why.
 	Audit   string
-	Request core.AdminRequest // its IDs are not used
+	Request core.AdminRequest // its IDs are not used, and a replay does not use its Seen
 }
 
-// PlanStore keeps plans. sqloutbox.Repository and outboxtest.Repository implement it. It is for
-// authors of a core.Repository; everybody else calls the API.
-type PlanStore interface {
-	// InsertPlan stores a new plan, and writes an audit row with that action in the same
-	// transaction. It deletes plans that ended longer than keep ago.
-	InsertPlan(ctx context.Context, p StoredPlan, audit string, keep time.Duration) error
-
-	// ReadPlan returns a plan with its ids.
-	ReadPlan(ctx context.Context, id string) (p StoredPlan, found bool, err error)
-
-	// ReadPlans returns the newest plans without their ids.
-	ReadPlans(ctx context.Context, limit int) ([]StoredPlan, error)
-
-	// ChangePlan makes a change, all of it in one transaction. It returns false, and has changed
-	// nothing, if the plan has another version. The plan that it returns has the new version and
-	// the new times.
-	ChangePlan(ctx context.Context, c PlanChange) (p StoredPlan, ok bool, err error)
-
-	// ReadStatuses returns what became of rows that were redriven or inserted by a replay. Rows
-	// that were deleted are missing. If another row took the place of one, only that other row
-	// counts. ids has at most 500.
-	ReadStatuses(ctx context.Context, ids []core.RowID) ([]RowStatus, error)
-}
+// rowReason is the reason in the audit rows of the events that the plan changes. It tells them from
+// those that others change.
+func (p *StoredPlan) rowReason() string { return fmt.Sprintf("%s (plan %s)", p.Reason, p.ID) }
 
 // planRetention is how long plans stay after their end.
 const planRetention = 90 * 24 * time.Hour
@@ -140,17 +120,9 @@ const (
 
 func checkWho(actor, reason string) error {
 	if problem := who.Problem(actor, reason); problem != "" {
-		return invalid("%s", problem)
+		return invalid(problem)
 	}
 	return nil
-}
-
-func (a *API) plans() (PlanStore, error) {
-	s, ok := a.store.(PlanStore)
-	if !ok {
-		return nil, fmt.Errorf("ops: a %T cannot store plans: %w", a.store, errors.ErrUnsupported)
-	}
-	return s, nil
 }
 
 // StorePlan stores a Plan, so that RunPlan of any process can work it off. An audit row in the same
@@ -164,16 +136,12 @@ func (a *API) StorePlan(ctx context.Context, p Plan, actor, reason string) (Stor
 	if err := checkWho(actor, reason); err != nil {
 		return StoredPlan{}, err
 	}
-	store, err := a.plans()
-	if err != nil {
-		return StoredPlan{}, err
-	}
 	id := make([]byte, 6)
 	_, _ = rand.Read(id) // never fails
 	stored := StoredPlan{
 		ID: hex.EncodeToString(id), State: PlanPlanned, Plan: p, Events: len(p.IDs), Actor: actor, Reason: reason,
 	}
-	if err := store.InsertPlan(ctx, stored, auditPlan, planRetention); err != nil {
+	if err := a.store.InsertPlan(ctx, stored, auditPlan, planRetention); err != nil {
 		return StoredPlan{}, err
 	}
 	return a.StoredPlan(ctx, stored.ID)
@@ -181,11 +149,7 @@ func (a *API) StorePlan(ctx context.Context, p Plan, actor, reason string) (Stor
 
 // StoredPlan returns a plan with its ids. The error wraps ErrNoPlan if there is none.
 func (a *API) StoredPlan(ctx context.Context, id string) (StoredPlan, error) {
-	store, err := a.plans()
-	if err != nil {
-		return StoredPlan{}, err
-	}
-	p, found, err := store.ReadPlan(ctx, id)
+	p, found, err := a.store.ReadPlan(ctx, id)
 	if err == nil && !found {
 		err = fmt.Errorf("%w: %.64q", ErrNoPlan, id)
 	}
@@ -195,14 +159,10 @@ func (a *API) StoredPlan(ctx context.Context, id string) (StoredPlan, error) {
 // StoredPlans returns the newest plans without their ids, up to limit. A limit of 0 is
 // DefaultLimit, and at most MaxLimit are returned.
 func (a *API) StoredPlans(ctx context.Context, limit int) ([]StoredPlan, error) {
-	store, err := a.plans()
-	if err != nil {
-		return nil, err
-	}
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	return store.ReadPlans(ctx, min(limit, MaxLimit))
+	return a.store.ReadPlans(ctx, min(limit, MaxLimit))
 }
 
 // PausePlan stops a plan until RunPlan goes on with it. A process that runs it ends within a few
@@ -222,10 +182,6 @@ func (a *API) endPlan(ctx context.Context, id string, state PlanState, action, a
 	if err := checkWho(actor, reason); err != nil {
 		return StoredPlan{}, err
 	}
-	store, err := a.plans()
-	if err != nil {
-		return StoredPlan{}, err
-	}
 	for {
 		p, err := a.StoredPlan(ctx, id)
 		if err != nil {
@@ -239,7 +195,7 @@ func (a *API) endPlan(ctx context.Context, id string, state PlanState, action, a
 			p.Stage, note = 0, fmt.Sprintf("%s (it was stopped: %s)", note, p.Note)
 		}
 		p.State, p.Note = state, note
-		changed, ok, err := store.ChangePlan(ctx, PlanChange{
+		changed, ok, err := a.store.ChangePlan(ctx, PlanChange{
 			Plan: p, Audit: action, Request: core.AdminRequest{Actor: actor, Reason: reason},
 		})
 		if err != nil || ok {

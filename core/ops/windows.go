@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -53,9 +52,7 @@ type WindowRequest struct {
 	Keep     time.Duration // see Window.Keep; more than 0
 	Actor    string        // at most 255 bytes
 	Reason   string        // at most 1024 bytes
-	// DryRun: the request is checked and answered as ever, and nothing is changed. A WindowStore
-	// gets no such request.
-	DryRun bool
+	DryRun   bool          // the request is checked and answered as ever, and nothing is changed
 }
 
 // AuditReason is the reason of the audit row about the request.
@@ -69,21 +66,6 @@ func (r *WindowRequest) AuditReason() string {
 	return fmt.Sprintf("%s (consumer %s, %s)", r.Reason, r.Consumer, r.Keep)
 }
 
-// WindowStore keeps the windows of consumers. sqloutbox.Repository and outboxtest.Repository
-// implement it. It is for authors of a core.Repository; everybody else calls the API. If the table
-// is missing, the errors wrap core.ErrNoTables.
-type WindowStore interface {
-	// DeclareWindow stores a window in place of an earlier one of the same topic and consumer, and
-	// writes an audit row with the action AuditDeclareWindow in the same transaction.
-	DeclareWindow(ctx context.Context, req WindowRequest) error
-	// WithdrawWindow removes the window of a topic and a consumer, and writes an audit row with the
-	// action AuditWithdrawWindow in the same transaction. Without such a window it changes nothing
-	// and returns false.
-	WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn bool, err error)
-	// Windows returns up to 1000 windows, by topic and then by consumer.
-	Windows(ctx context.Context) ([]Window, error)
-}
-
 // DeclareWindow stores how long a consumer of a topic recognises copies. It replaces what the
 // consumer declared before, and writes an audit row in the same transaction. PlanReplay refuses
 // events that a consumer of their topic has forgotten. If the same window is declared already,
@@ -95,22 +77,16 @@ type WindowStore interface {
 //	})
 //
 // An inbox whose Retention is 0 declares Forever. A request with a wrong field is refused with an
-// error wrapping core.ErrInvalidRequest, and so is a window if there are 1000 others. The error
-// wraps errors.ErrUnsupported if the Repository is no WindowStore, and core.ErrNoTables if the
-// table is missing.
+// error wrapping core.ErrInvalidRequest, and so is a window if there are 1000 others.
 func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 	if req.Keep <= 0 {
-		return invalid("Keep is missing: how long does the consumer remember an event? One that never forgets has "+
+		return invalid("{Keep} is missing: how long does the consumer remember an event? One that never forgets has "+
 			"Forever, not %s", req.Keep)
 	}
 	if err := req.check(); err != nil {
 		return err
 	}
-	store, err := a.windows()
-	if err != nil {
-		return err
-	}
-	all, err := store.Windows(ctx)
+	all, err := a.store.Windows(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,45 +101,28 @@ func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 	if req.DryRun {
 		return nil
 	}
-	return store.DeclareWindow(ctx, req)
+	return a.store.DeclareWindow(ctx, req)
 }
 
 // WithdrawWindow forgets the window of a consumer that reads the topic no longer, with an audit row
 // in the same transaction. It reports whether there was one. The errors are those of DeclareWindow.
 func (a *API) WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn bool, err error) {
 	if req.Keep != 0 {
-		return false, invalid("a window is withdrawn whatever its Keep is: set none")
+		return false, invalid("a window is withdrawn whatever its {Keep} is: set none")
 	}
 	if err := req.check(); err != nil {
 		return false, err
 	}
-	store, err := a.windows()
-	if err != nil {
-		return false, err
-	}
 	if req.DryRun {
-		all, err := store.Windows(ctx)
+		all, err := a.store.Windows(ctx)
 		return slices.ContainsFunc(all, req.of), err
 	}
-	return store.WithdrawWindow(ctx, req)
+	return a.store.WithdrawWindow(ctx, req)
 }
 
-// Windows returns what consumers declared, by topic and then by consumer, at most 1000. The errors
-// are those of DeclareWindow.
+// Windows returns what consumers declared, by topic and then by consumer, at most 1000.
 func (a *API) Windows(ctx context.Context) ([]Window, error) {
-	store, err := a.windows()
-	if err != nil {
-		return nil, err
-	}
-	return store.Windows(ctx)
-}
-
-func (a *API) windows() (WindowStore, error) {
-	s, ok := a.store.(WindowStore)
-	if !ok {
-		return nil, fmt.Errorf("ops: a %T cannot store the windows of consumers: %w", a.store, errors.ErrUnsupported)
-	}
-	return s, nil
+	return a.store.Windows(ctx)
 }
 
 // of reports whether the request is about the window.
@@ -171,21 +130,18 @@ func (r *WindowRequest) of(w Window) bool { return w.Topic == r.Topic && w.Consu
 
 func (r *WindowRequest) check() error {
 	if p := textcheck.Problem(r.Topic, 249, true); p != "" {
-		return invalid("Topic %s", p)
+		return invalid("{Topic} %s", p)
 	}
 	if p := textcheck.Problem(r.Consumer, 128, true); p != "" {
-		return invalid("Consumer %s", p)
+		return invalid("{Consumer} %s", p)
 	}
 	return checkWho(r.Actor, r.Reason)
 }
 
-// shortest returns the shortest window of each topic. There are none if none can be stored.
+// shortest returns the shortest window of each topic.
 func (a *API) shortest(ctx context.Context) (map[string]Window, error) {
 	all, err := a.Windows(ctx)
 	if err != nil {
-		if errors.Is(err, errors.ErrUnsupported) {
-			err = nil
-		}
 		return nil, err
 	}
 	byTopic := map[string]Window{}

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 )
-
-var _ core.TypeBacklogger = (*Repository)(nil)
 
 // Backlog implements core.Repository.
 func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
@@ -19,24 +18,33 @@ func (r *Repository) Backlog(ctx context.Context, limit int) (core.Backlog, erro
 	}
 	defer r.mu.Unlock()
 	b := core.Backlog{Limit: int64(limit)}
-	now, blocked := r.now(), map[core.KeyID]bool{}
+	now, blocked, keyed, ready := r.now(), map[core.KeyID]bool{}, 0, 0
 	r.table.pending(func(row *Row) {
-		if row.Status == StatusDead {
+		inKey := !row.KeyID.IsZero() && !row.leftKey
+		if inKey {
+			keyed++
+		}
+		switch {
+		case row.Status == StatusDead && b.Dead < b.Limit:
 			b.Dead++
-			if !row.KeyID.IsZero() && !row.leftKey {
+			if inKey {
 				blocked[row.KeyID] = true
 			}
-			return
+		case row.Status == StatusDead, inKey && keyed > limit:
+		default:
+			if !inKey {
+				ready++
+			}
+			b.Pending++
+			b.OldestAge = max(b.OldestAge, now.Sub(row.CreatedAt))
 		}
-		b.Pending++
-		b.OldestAge = max(b.OldestAge, now.Sub(row.CreatedAt))
 	})
-	b.Pending, b.Dead = min(b.Pending, b.Limit), min(b.Dead, b.Limit)
-	b.BlockedKeys = min(int64(len(blocked)), b.Limit)
+	b.More = max(keyed, ready, int(b.Dead)) >= limit || b.Pending > b.Limit
+	b.Pending, b.BlockedKeys = min(b.Pending, b.Limit), int64(len(blocked))
 	return b, nil
 }
 
-// TypeBacklog implements core.TypeBacklogger.
+// TypeBacklog implements core.Repository.
 func (r *Repository) TypeBacklog(ctx context.Context, limit int) (all []core.TypeBacklog, err error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
@@ -119,7 +127,7 @@ func (r *Repository) Redrive(ctx context.Context, req core.AdminRequest) (int, e
 	var rows, overtaken []core.NewRow
 	for _, id := range req.IDs {
 		row := r.table.rows[id]
-		if row == nil || row.Status != StatusDead {
+		if row == nil || row.Status != StatusDead || r.changed(row, req.Seen) {
 			continue
 		}
 		rows = append(rows, core.NewRow{ID: id, KeyID: row.KeyID})
@@ -158,7 +166,7 @@ func (r *Repository) redrive(tx *Tx, rows []core.NewRow, req core.AdminRequest) 
 	now, changed := r.now(), 0
 	for _, n := range rows {
 		row := r.table.rows[n.ID]
-		if row == nil || row.Status != StatusDead {
+		if row == nil || row.Status != StatusDead || r.changed(row, req.Seen) {
 			continue
 		}
 		changed++
@@ -175,7 +183,8 @@ func (r *Repository) redrive(tx *Tx, rows []core.NewRow, req core.AdminRequest) 
 		if err := tx.copyRow(row, id, row.KeyID, now); err != nil {
 			return 0, err
 		}
-		tx.inserted[len(tx.inserted)-1].ReplayOf = row.ReplayOf
+		copied := tx.inserted[len(tx.inserted)-1]
+		copied.ReplayOf, copied.failures = row.ReplayOf, row.failures
 		r.discard(row, now)
 	}
 	return changed, nil
@@ -207,7 +216,8 @@ func (r *Repository) Discard(ctx context.Context, req core.AdminRequest) (int, e
 	now, changed := r.now(), 0
 	for _, id := range req.IDs {
 		row := r.table.rows[id]
-		if row == nil || row.Status != StatusDead && (!row.Status.open() || row.leased(now, 0) && !req.Force) {
+		if row == nil || row.Status != StatusDead && (!row.Status.open() || row.leased(now, 0) && !req.Force) ||
+			r.changed(row, req.Seen) {
 			continue
 		}
 		r.discard(row, now)
@@ -215,6 +225,11 @@ func (r *Repository) Discard(ctx context.Context, req core.AdminRequest) (int, e
 		changed++
 	}
 	return changed, nil
+}
+
+// changed reports whether a row is not as somebody has seen it.
+func (r *Repository) changed(row *Row, seen map[core.RowID]core.Sight) bool {
+	return len(ops.Unchanged([]ops.Event{r.opsEvent(row)}, seen)) == 0
 }
 
 func (r *Repository) discard(row *Row, now time.Time) {

@@ -8,13 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-var (
-	_ core.AuditLister  = (*Repository)(nil)
-	_ core.AuditCounter = (*Repository)(nil)
-	_ core.KeyResetter  = (*Repository)(nil)
-)
-
-// ListAudit implements core.AuditLister.
+// ListAudit implements core.Repository.
 func (r *Repository) ListAudit(ctx context.Context, q core.AuditQuery) (records []core.AuditRecord, err error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
@@ -36,7 +30,7 @@ func (r *Repository) ListAudit(ctx context.Context, q core.AuditQuery) (records 
 	return records, nil
 }
 
-// CountAudit implements core.AuditCounter.
+// CountAudit implements core.Repository.
 func (r *Repository) CountAudit(ctx context.Context, after, upTo int64) (map[string]int64, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
@@ -49,21 +43,6 @@ func (r *Repository) CountAudit(ctx context.Context, after, upTo int64) (map[str
 		}
 	}
 	return rows, nil
-}
-
-// ResetKeysBy implements core.KeyResetter.
-func (r *Repository) ResetKeysBy(ctx context.Context, actor, reason string) (int, error) {
-	if err := checkWho(actor, reason); err != nil {
-		return 0, err
-	}
-	n, err := r.ResetKeys(ctx)
-	if err != nil {
-		return 0, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.audits = append(r.audits, Audit{Action: core.AuditResetKeys, Actor: actor, Reason: reason, At: r.now()})
-	return n, nil
 }
 
 func checkWho(actor, reason string) error {

@@ -2,7 +2,6 @@ package outboxtest
 
 import (
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -40,16 +39,16 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 	if err := r.begin(ctx); err != nil {
 		return nil, core.KeyID{}, err
 	}
-	var heads []laneHead
+	var heads []core.KeyID
 	var next core.KeyID
 	visited := 0
-	lanes := r.table.lanesAfter(after)
+	lanes := slices.Clone(r.table.lanesAfter(after)) // dead rows may be the last ones of their keys
 	for i, l := range lanes {
 		if !serves(req, r.table.lanes[l][0]) {
 			continue
 		}
-		if h, ok := r.headOf(req, l); ok {
-			heads = append(heads, h)
+		if r.headOf(req, l) {
+			heads = append(heads, l)
 		}
 		visited++
 		if (visited >= req.Keys || len(heads) >= req.Limit) && i < len(lanes)-1 {
@@ -73,45 +72,32 @@ func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane c
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
-	var heads []laneHead
-	if rows := r.table.lanes[lane]; len(rows) > 0 && serves(req, rows[0]) {
-		if h, ok := r.headOf(req, lane); ok {
-			heads = append(heads, h)
-		}
+	var heads []core.KeyID
+	if rows := r.table.lanes[lane]; len(rows) > 0 && serves(req, rows[0]) && r.headOf(req, lane) {
+		heads = append(heads, lane)
 	}
 	r.mu.Unlock()
 	rows, _, err := r.claimRuns(ctx, req, heads)
 	return rows, err
 }
 
-// laneHead is a key whose head may be claimed, in the state that a statement saw.
-type laneHead struct {
-	lane core.KeyID
-	dead int64 // number of the first dead row if dead rows block; otherwise the largest number
-}
-
-// headOf returns the head of a key. The caller holds r.mu.
-func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) (laneHead, bool) {
-	h := laneHead{lane: l, dead: math.MaxInt64}
-	var head *Row
-	now := r.now()
-	for _, row := range r.table.lanes[l] {
-		switch {
-		case row.Status == StatusDead:
-			if !req.SkipDead {
-				h.dead = min(h.dead, row.KeySeq)
-			}
-		case head == nil:
-			head = row
+// headOf reports whether the head of a key may be claimed. Where dead rows are skipped, it takes
+// those out of the key with which the key begins. The caller holds r.mu.
+func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) bool {
+	for len(r.table.lanes[l]) > 0 {
+		head := r.table.lanes[l][0]
+		if head.Status != StatusDead || !req.SkipDead || r.locked(head.ID) {
+			return head.claimable(r.now(), req.MaxLease)
 		}
+		r.table.change(head, func() { head.leftKey = true })
 	}
-	return h, head != nil && head.KeySeq < h.dead && head.claimable(now, req.MaxLease)
+	return false
 }
 
 // claimRuns reads the rows that follow the heads, and leases those that still follow them. If the
 // claim reached its limits before the last key, claimRuns returns the key where it did.
 func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
-	heads []laneHead,
+	heads []core.KeyID,
 ) (rows []core.Claimed, last core.KeyID, err error) {
 	if len(heads) == 0 {
 		return nil, last, nil
@@ -120,10 +106,10 @@ func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 		return nil, last, err
 	}
 	c := newClaimer(req, r.now())
-	for i, h := range heads {
-		c.wantLane(r.table.lanes[h.lane], h.dead)
+	for i, l := range heads {
+		c.wantLane(r.table.lanes[l])
 		if c.full() && i < len(heads)-1 {
-			last = h.lane
+			last = l
 			break
 		}
 	}
@@ -138,40 +124,21 @@ func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 	return r.leaseWanted(req, c.wanted), last, nil
 }
 
-// leaseWanted leases wanted rows. It checks the current state of their keys, which earlier
-// statements cannot know. A row that cannot be claimed, or that no longer follows the one before
-// it, ends the run of its key. The caller holds r.mu.
+// leaseWanted leases wanted rows. Those of a key are its first ones, without a gap, as one statement
+// saw them. No open row comes before one of them later, because a dead one would be the head. So it
+// is enough that each of them can still be claimed. One that cannot ends the run of its key. The
+// caller holds r.mu.
 func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []core.Claimed) {
-	now := r.now()
-	broken, before := map[core.KeyID]bool{}, map[core.KeyID]*Row{}
+	now, broken := r.now(), map[core.KeyID]bool{}
 	for _, row := range wanted {
 		l := row.KeyID
-		if broken[l] || r.table.rows[row.ID] != row || !row.claimable(now, req.MaxLease) || r.locked(row.ID) ||
-			!r.follows(req, row, before[l]) {
+		if broken[l] || r.table.rows[row.ID] != row || !row.claimable(now, req.MaxLease) || r.locked(row.ID) {
 			broken[l] = true
 			continue
 		}
-		before[l] = row
 		rows = append(rows, row.claim(req, now))
 	}
 	return rows
-}
-
-// follows reports whether row comes next in its key after before. If before is nil, it reports
-// whether row comes first.
-func (r *Repository) follows(req core.ClaimRequest, row, before *Row) bool {
-	var last *Row
-	for _, o := range r.table.lanes[row.KeyID] {
-		switch {
-		case o == row:
-			return last == before
-		case o.Status.open():
-			last = o
-		case !req.SkipDead:
-			return false
-		}
-	}
-	return false
 }
 
 // NextDue implements core.Repository.
@@ -198,10 +165,16 @@ func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.D
 	for _, row := range r.table.unordered {
 		look(row)
 	}
-	for _, l := range r.table.laneOrder {
-		if i := head(r.table.lanes[l], req.SkipDead); i >= 0 {
-			look(r.table.lanes[l][i])
+	lanes := r.table.laneOrder
+	if req.Keys <= 0 {
+		lanes = nil
+	}
+	for _, l := range lanes {
+		head := r.table.lanes[l][0]
+		if head.Status == StatusDead && req.SkipDead && serves(req, head) {
+			return 0, true, nil // a claim takes it out of its key
 		}
+		look(head)
 	}
 	return least, found, nil
 }
@@ -209,11 +182,6 @@ func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.D
 // serves reports whether the request wants rows of the topic and the tenant of this one.
 func serves(req core.ClaimRequest, row *Row) bool {
 	return req.Wants(row.Event.Topic, row.Event.TenantID)
-}
-
-// head returns the index of the first row of a key that is not passed over.
-func head(rows []*Row, skipDead bool) int {
-	return slices.IndexFunc(rows, func(r *Row) bool { return r.Status.open() || !skipDead })
 }
 
 // claimer collects the rows of a claim within the limits of the request.
@@ -241,17 +209,11 @@ func (c *claimer) want(row *Row) bool {
 	return true
 }
 
-// wantLane adds the open rows of a key from its start. It stops at the first row that cannot be
-// claimed or that comes after a dead row.
-func (c *claimer) wantLane(rows []*Row, dead int64) {
-	run := 0
-	for _, row := range rows {
-		if row.Status == StatusDead {
-			continue
-		}
-		if run >= max(1, c.req.Run) || row.KeySeq > dead || !row.claimable(c.now, c.req.MaxLease) || !c.want(row) {
+// wantLane adds the rows of a key from its start. It stops at the first row that cannot be claimed.
+func (c *claimer) wantLane(rows []*Row) {
+	for i, row := range rows {
+		if i >= max(1, c.req.Run) || !row.claimable(c.now, c.req.MaxLease) || !c.want(row) {
 			return
 		}
-		run++
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // placeOrder is code of the application. It depends only on a Transactor and an Outbox.
@@ -38,7 +39,10 @@ func ExampleNewOutbox() {
 func ExamplePublisher() {
 	t := &testing.T{}
 
-	ob := outboxtest.NewOutbox(t, core.Config{Breaker: core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond}})
+	ob := outboxtest.NewOutbox(
+		t,
+		core.Config{Relay: relay.Config{Breaker: relay.BreakerPolicy{ProbeInterval: 10 * time.Millisecond}}},
+	)
 	ctx := context.Background()
 	ob.Publisher.Outage("order", nil)
 	must(t, placeOrder(ctx, ob.Transactor, ob.Outbox, "7"))

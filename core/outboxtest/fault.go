@@ -9,10 +9,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Method names a method of core.Repository.
+// Method names a method of core.Repository that a FaultyRepository can make fail.
 type Method string
 
-// The methods of core.Repository.
+// The methods that can fail.
 const (
 	MethodInsert         Method = "Insert"
 	MethodClaimUnordered Method = "ClaimUnordered"
@@ -42,10 +42,12 @@ type Fault struct {
 	Err    error  // the error that the caller gets; nil: an error that says that the connection was lost
 }
 
-// FaultyRepository passes calls on to another repository and makes some of them fail. It is safe
-// for use by several goroutines; make one with NewFaultyRepository.
+type repository = core.Repository
+
+// FaultyRepository passes calls on to another repository and makes some of those that have a Method
+// fail. It is safe for use by several goroutines; make one with NewFaultyRepository.
 type FaultyRepository struct {
-	next core.Repository
+	repository
 
 	mu     sync.Mutex
 	calls  map[Method]int
@@ -58,7 +60,7 @@ var _ core.Repository = (*FaultyRepository)(nil)
 
 // NewFaultyRepository returns a repository that passes every call on to next.
 func NewFaultyRepository(next core.Repository) *FaultyRepository {
-	return &FaultyRepository{next: next, calls: map[Method]int{}}
+	return &FaultyRepository{repository: next, calls: map[Method]int{}}
 }
 
 // Fail makes calls fail. If several faults match a call, the first one counts.
@@ -167,13 +169,13 @@ func value[T any](ctx context.Context, f *FaultyRepository, m Method, run func()
 
 // Insert implements core.Repository.
 func (f *FaultyRepository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
-	return value(ctx, f, MethodInsert, func() ([]core.Inserted, error) { return f.next.Insert(ctx, tx, req) })
+	return value(ctx, f, MethodInsert, func() ([]core.Inserted, error) { return f.repository.Insert(ctx, tx, req) })
 }
 
 // ClaimUnordered implements core.Repository.
 func (f *FaultyRepository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) ([]core.Claimed, error) {
 	return value(ctx, f, MethodClaimUnordered,
-		func() ([]core.Claimed, error) { return f.next.ClaimUnordered(ctx, req) })
+		func() ([]core.Claimed, error) { return f.repository.ClaimUnordered(ctx, req) })
 }
 
 // ClaimHeads implements core.Repository.
@@ -181,7 +183,7 @@ func (f *FaultyRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest
 	after core.KeyID,
 ) (rows []core.Claimed, next core.KeyID, err error) {
 	rows, err = value(ctx, f, MethodClaimHeads, func() (rows []core.Claimed, err error) {
-		rows, next, err = f.next.ClaimHeads(ctx, req, after)
+		rows, next, err = f.repository.ClaimHeads(ctx, req, after)
 		return rows, err
 	})
 	if err != nil {
@@ -194,17 +196,21 @@ func (f *FaultyRepository) ClaimHeads(ctx context.Context, req core.ClaimRequest
 func (f *FaultyRepository) ClaimKey(ctx context.Context, req core.ClaimRequest,
 	lane core.KeyID,
 ) ([]core.Claimed, error) {
-	return value(ctx, f, MethodClaimKey, func() ([]core.Claimed, error) { return f.next.ClaimKey(ctx, req, lane) })
+	return value(ctx, f, MethodClaimKey, func() ([]core.Claimed, error) {
+		return f.repository.ClaimKey(ctx, req, lane)
+	})
 }
 
 // MarkDone implements core.Repository.
 func (f *FaultyRepository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (int, error) {
-	return value(ctx, f, MethodMarkDone, func() (int, error) { return f.next.MarkDone(ctx, done, deleteRows) })
+	return value(ctx, f, MethodMarkDone, func() (int, error) { return f.repository.MarkDone(ctx, done, deleteRows) })
 }
 
 // MarkFailed implements core.Repository.
 func (f *FaultyRepository) MarkFailed(ctx context.Context, node string, failures []core.Failure) ([]bool, error) {
-	return value(ctx, f, MethodMarkFailed, func() ([]bool, error) { return f.next.MarkFailed(ctx, node, failures) })
+	return value(ctx, f, MethodMarkFailed, func() ([]bool, error) {
+		return f.repository.MarkFailed(ctx, node, failures)
+	})
 }
 
 // BeginSuspect implements core.Repository.
@@ -212,7 +218,7 @@ func (f *FaultyRepository) BeginSuspect(ctx context.Context, node string, wait t
 	claims []core.ClaimRef,
 ) ([]bool, error) {
 	return value(ctx, f, MethodBeginSuspect, func() ([]bool, error) {
-		return f.next.BeginSuspect(ctx, node, wait, claims)
+		return f.repository.BeginSuspect(ctx, node, wait, claims)
 	})
 }
 
@@ -220,18 +226,18 @@ func (f *FaultyRepository) BeginSuspect(ctx context.Context, node string, wait t
 func (f *FaultyRepository) Renew(ctx context.Context, node string, lease time.Duration,
 	claims []core.ClaimRef,
 ) ([]bool, error) {
-	return value(ctx, f, MethodRenew, func() ([]bool, error) { return f.next.Renew(ctx, node, lease, claims) })
+	return value(ctx, f, MethodRenew, func() ([]bool, error) { return f.repository.Renew(ctx, node, lease, claims) })
 }
 
 // Release implements core.Repository.
 func (f *FaultyRepository) Release(ctx context.Context, node string, claims []core.ClaimRef) (int, error) {
-	return value(ctx, f, MethodRelease, func() (int, error) { return f.next.Release(ctx, node, claims) })
+	return value(ctx, f, MethodRelease, func() (int, error) { return f.repository.Release(ctx, node, claims) })
 }
 
 // NextDue implements core.Repository.
 func (f *FaultyRepository) NextDue(ctx context.Context, req core.ClaimRequest) (d time.Duration, ok bool, err error) {
 	d, err = value(ctx, f, MethodNextDue, func() (d time.Duration, err error) {
-		d, ok, err = f.next.NextDue(ctx, req)
+		d, ok, err = f.repository.NextDue(ctx, req)
 		return d, err
 	})
 	return d, ok && err == nil, err
@@ -239,27 +245,31 @@ func (f *FaultyRepository) NextDue(ctx context.Context, req core.ClaimRequest) (
 
 // Backlog implements core.Repository.
 func (f *FaultyRepository) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
-	return value(ctx, f, MethodBacklog, func() (core.Backlog, error) { return f.next.Backlog(ctx, limit) })
+	return value(ctx, f, MethodBacklog, func() (core.Backlog, error) { return f.repository.Backlog(ctx, limit) })
 }
 
 // ListDead implements core.Repository.
 func (f *FaultyRepository) ListDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error) {
-	return value(ctx, f, MethodListDead, func() ([]core.DeadEvent, error) { return f.next.ListDead(ctx, q) })
+	return value(ctx, f, MethodListDead, func() ([]core.DeadEvent, error) { return f.repository.ListDead(ctx, q) })
 }
 
 // Redrive implements core.Repository.
 func (f *FaultyRepository) Redrive(ctx context.Context, req core.AdminRequest) (int, error) {
-	return value(ctx, f, MethodRedrive, func() (int, error) { return f.next.Redrive(ctx, req) })
+	return value(ctx, f, MethodRedrive, func() (int, error) { return f.repository.Redrive(ctx, req) })
 }
 
 // Discard implements core.Repository.
 func (f *FaultyRepository) Discard(ctx context.Context, req core.AdminRequest) (int, error) {
-	return value(ctx, f, MethodDiscard, func() (int, error) { return f.next.Discard(ctx, req) })
+	return value(ctx, f, MethodDiscard, func() (int, error) { return f.repository.Discard(ctx, req) })
 }
 
 // Cleanup implements core.Repository.
-func (f *FaultyRepository) Cleanup(ctx context.Context, keep time.Duration, limit int) (int, error) {
-	return value(ctx, f, MethodCleanup, func() (int, error) { return f.next.Cleanup(ctx, keep, limit) })
+func (f *FaultyRepository) Cleanup(ctx context.Context, req core.CleanupRequest) (deleted int, more bool, err error) {
+	deleted, err = value(ctx, f, MethodCleanup, func() (deleted int, err error) {
+		deleted, more, err = f.repository.Cleanup(ctx, req)
+		return deleted, err
+	})
+	return deleted, more && err == nil, err
 }
 
 // CollectKeys implements core.Repository.
@@ -267,7 +277,7 @@ func (f *FaultyRepository) CollectKeys(ctx context.Context, idle time.Duration, 
 	limit int,
 ) (deleted int, next core.KeyID, err error) {
 	deleted, err = value(ctx, f, MethodCollectKeys, func() (deleted int, err error) {
-		deleted, next, err = f.next.CollectKeys(ctx, idle, after, limit)
+		deleted, next, err = f.repository.CollectKeys(ctx, idle, after, limit)
 		return deleted, err
 	})
 	if err != nil {
@@ -277,6 +287,6 @@ func (f *FaultyRepository) CollectKeys(ctx context.Context, idle time.Duration, 
 }
 
 // ResetKeys implements core.Repository.
-func (f *FaultyRepository) ResetKeys(ctx context.Context) (int, error) {
-	return value(ctx, f, MethodResetKeys, func() (int, error) { return f.next.ResetKeys(ctx) })
+func (f *FaultyRepository) ResetKeys(ctx context.Context, actor, reason string) (int, error) {
+	return value(ctx, f, MethodResetKeys, func() (int, error) { return f.repository.ResetKeys(ctx, actor, reason) })
 }

@@ -40,9 +40,12 @@ func calls(ctx context.Context, r core.Repository, tx core.Tx) map[outboxtest.Me
 		outboxtest.MethodListDead:     func() error { _, err := r.ListDead(ctx, core.DeadQuery{}); return err },
 		outboxtest.MethodRedrive:      func() error { _, err := r.Redrive(ctx, core.AdminRequest{}); return err },
 		outboxtest.MethodDiscard:      func() error { _, err := r.Discard(ctx, core.AdminRequest{}); return err },
-		outboxtest.MethodCleanup:      func() error { _, err := r.Cleanup(ctx, 0, 1); return err },
-		outboxtest.MethodCollectKeys:  func() error { _, _, err := r.CollectKeys(ctx, 0, core.KeyID{}, 1); return err },
-		outboxtest.MethodResetKeys:    func() error { _, err := r.ResetKeys(ctx); return err },
+		outboxtest.MethodCleanup: func() error {
+			_, _, err := r.Cleanup(ctx, core.CleanupRequest{Limit: 1})
+			return err
+		},
+		outboxtest.MethodCollectKeys: func() error { _, _, err := r.CollectKeys(ctx, 0, core.KeyID{}, 1); return err },
+		outboxtest.MethodResetKeys:   func() error { _, err := r.ResetKeys(ctx, "a", "r"); return err },
 	}
 }
 

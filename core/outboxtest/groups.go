@@ -11,9 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-var _ ops.GroupStore = (*Repository)(nil)
-
-// ChangeGroup implements ops.GroupStore.
+// ChangeGroup implements ops.Store.
 func (r *Repository) ChangeGroup(ctx context.Context, c ops.GroupChange) error {
 	if err := checkWho(c.Actor, c.Reason); err != nil {
 		return err
@@ -44,7 +42,7 @@ func (r *Repository) ChangeGroup(ctx context.Context, c ops.GroupChange) error {
 	return nil
 }
 
-// ReadGroupNotes implements ops.GroupStore.
+// ReadGroupNotes implements ops.Store.
 func (r *Repository) ReadGroupNotes(ctx context.Context) ([]ops.GroupNote, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err

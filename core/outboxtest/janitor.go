@@ -9,16 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Cleanup implements core.Repository.
-func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int) (int, error) {
-	deleted, _, err := r.Clean(ctx, core.CleanupRequest{Keep: keep, KeepDiscarded: keep, Limit: limit})
-	return deleted, err
-}
-
-var _ core.Cleaner = (*Repository)(nil)
-
-// Clean implements core.Cleaner. It holds no lock while req.Archive runs.
-func (r *Repository) Clean(ctx context.Context, req core.CleanupRequest) (deleted int, more bool, err error) {
+// Cleanup implements core.Repository. It holds no lock while req.Archive runs.
+func (r *Repository) Cleanup(ctx context.Context, req core.CleanupRequest) (deleted int, more bool, err error) {
 	if err := r.begin(ctx); err != nil {
 		return 0, false, err
 	}
@@ -128,7 +120,10 @@ func (r *Repository) sortedKeys() []core.KeyID {
 }
 
 // ResetKeys implements core.Repository. It waits for the transactions that hold key rows.
-func (r *Repository) ResetKeys(ctx context.Context) (int, error) {
+func (r *Repository) ResetKeys(ctx context.Context, actor, reason string) (int, error) {
+	if err := checkWho(actor, reason); err != nil {
+		return 0, err
+	}
 	tx, err := r.Begin(ctx)
 	if err != nil {
 		return 0, err
@@ -142,7 +137,14 @@ func (r *Repository) ResetKeys(ctx context.Context) (int, error) {
 			return 0, err
 		}
 	}
-	return r.resetKeys(lanes), tx.Commit()
+	changed := r.resetKeys(lanes)
+	if err := tx.Commit(); err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.audits = append(r.audits, Audit{Action: core.AuditResetKeys, Actor: actor, Reason: reason, At: r.now()})
+	return changed, nil
 }
 
 func (r *Repository) resetKeys(lanes []core.KeyID) int {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 )
 
 // MarkDone implements core.Repository.
@@ -75,10 +76,18 @@ func (r *Repository) MarkFailed(ctx context.Context, node string, failures []cor
 	return changed, lockedError(held)
 }
 
+// keptFailures is how many bytes of Row.failures are kept.
+const keptFailures = 5100
+
 func (r *Row) fail(f core.Failure, now time.Time) {
 	r.LeaseUntil, r.ErrorCode, r.Error = time.Time{}, strings.ToValidUTF8(f.Code, "?"),
 		strings.ToValidUTF8(f.Message, "?")
 	r.ErrorGroup = strings.ToValidUTF8(f.Group[:min(len(f.Group), 16)], "?")
+	if f.Kind != core.FailUnavailable {
+		line := outboxsql.AttemptLine(f.Path, r.ClaimedBy, r.ErrorCode, r.Error)
+		r.failures += fmt.Sprintf("%d %d%s", now.UnixMicro(), r.Attempts+1, line)
+		r.failures = r.failures[max(0, len(r.failures)-keptFailures):]
+	}
 	switch f.Kind {
 	case core.FailRetry:
 		r.Status, r.AvailableAt = StatusRetry, now.Add(f.Delay)

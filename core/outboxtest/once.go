@@ -21,9 +21,9 @@ type OnceStore struct {
 }
 
 var (
-	_ once.AttemptStore = (*OnceStore)(nil)
-	_ once.TxStore      = (*OnceStore)(nil)
-	_ once.Archiver     = (*OnceStore)(nil)
+	_ once.Store    = (*OnceStore)(nil)
+	_ once.TxStore  = (*OnceStore)(nil)
+	_ once.Archiver = (*OnceStore)(nil)
 )
 
 // onceRow is one key.
@@ -145,18 +145,7 @@ func (s *OnceStore) Complete(ctx context.Context, c once.Claim, res once.Result,
 }
 
 // Release implements once.Store.
-func (s *OnceStore) Release(ctx context.Context, c once.Claim) error {
-	return s.alone(ctx, c.Key, func(time.Time) error {
-		row, err := s.held(c, onceFree)
-		if row != nil {
-			row.status = onceFree
-		}
-		return err
-	})
-}
-
-// ReleaseAttempts implements once.AttemptStore.
-func (s *OnceStore) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int) error {
+func (s *OnceStore) Release(ctx context.Context, c once.Claim, attempts int) error {
 	return s.alone(ctx, c.Key, func(time.Time) error {
 		row, err := s.held(c, onceFree)
 		if row != nil {

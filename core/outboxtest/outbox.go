@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // Outbox is a core.Outbox on a table in memory, for the tests of an application.
@@ -36,6 +37,9 @@ func NewOutbox(t testing.TB, cfg core.Config) *Outbox {
 		cfg.Publisher = pub
 	} else if p, ok := cfg.Publisher.(*Publisher); ok {
 		pub = p
+	}
+	if cfg.Relay == nil {
+		cfg.Relay = relay.Config{}
 	}
 	ob, err := core.New(cfg)
 	if err != nil {

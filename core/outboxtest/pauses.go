@@ -10,9 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-var _ core.PauseStore = (*Repository)(nil)
-
-// Pause implements core.PauseStore.
+// Pause implements core.Repository.
 func (r *Repository) Pause(ctx context.Context, req core.PauseRequest) error {
 	if err := checkWho(req.Actor, req.Reason); err != nil {
 		return err
@@ -38,7 +36,7 @@ func (r *Repository) Pause(ctx context.Context, req core.PauseRequest) error {
 	return nil
 }
 
-// Resume implements core.PauseStore.
+// Resume implements core.Repository.
 func (r *Repository) Resume(ctx context.Context, req core.ResumeRequest) (resumed bool, err error) {
 	if err := checkWho(req.Actor, req.Reason); err != nil {
 		return false, err
@@ -57,7 +55,7 @@ func (r *Repository) Resume(ctx context.Context, req core.ResumeRequest) (resume
 	return true, nil
 }
 
-// Pauses implements core.PauseStore.
+// Pauses implements core.Repository.
 func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err

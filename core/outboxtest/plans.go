@@ -12,9 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-var _ ops.PlanStore = (*Repository)(nil)
-
-// InsertPlan implements ops.PlanStore.
+// InsertPlan implements ops.Store.
 func (r *Repository) InsertPlan(ctx context.Context, p ops.StoredPlan, audit string, keep time.Duration) error {
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -30,24 +28,25 @@ func (r *Repository) InsertPlan(ctx context.Context, p ops.StoredPlan, audit str
 	maps.DeleteFunc(r.plans, func(_ string, p ops.StoredPlan) bool {
 		return p.State.Ended() && p.UpdatedAt.Before(now.Add(-keep))
 	})
-	p.Version, p.CreatedAt, p.UpdatedAt, p.IDs = 1, now, now, slices.Clone(p.IDs)
+	p.Version, p.CreatedAt, p.UpdatedAt = 1, now, now
+	p.IDs, p.Seen = slices.Clone(p.IDs), slices.Clone(p.Seen)
 	r.plans[p.ID] = p
 	r.audit(audit, core.AdminRequest{Actor: p.Actor, Reason: p.Reason}, &Row{}, now)
 	return nil
 }
 
-// ReadPlan implements ops.PlanStore.
+// ReadPlan implements ops.Store.
 func (r *Repository) ReadPlan(ctx context.Context, id string) (p ops.StoredPlan, found bool, err error) {
 	if err := r.begin(ctx); err != nil {
 		return p, false, err
 	}
 	defer r.mu.Unlock()
 	p, found = r.plans[id]
-	p.IDs, p.ReadAt = slices.Clone(p.IDs), r.now()
+	p.IDs, p.Seen, p.ReadAt = slices.Clone(p.IDs), slices.Clone(p.Seen), r.now()
 	return p, found, nil
 }
 
-// ReadPlans implements ops.PlanStore.
+// ReadPlans implements ops.Store.
 func (r *Repository) ReadPlans(ctx context.Context, limit int) ([]ops.StoredPlan, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
@@ -61,12 +60,12 @@ func (r *Repository) ReadPlans(ctx context.Context, limit int) ([]ops.StoredPlan
 	})
 	all = all[:min(len(all), limit)]
 	for i := range all {
-		all[i].IDs, all[i].ReadAt = nil, r.now()
+		all[i].IDs, all[i].Seen, all[i].ReadAt = nil, nil, r.now()
 	}
 	return all, nil
 }
 
-// ChangePlan implements ops.PlanStore. Changes of plans wait for each other.
+// ChangePlan implements ops.Store. Changes of plans wait for each other.
 func (r *Repository) ChangePlan(ctx context.Context, c ops.PlanChange) (p ops.StoredPlan, ok bool, err error) {
 	r.planning.Lock()
 	defer r.planning.Unlock()
@@ -99,29 +98,34 @@ func (r *Repository) ChangePlan(ctx context.Context, c ops.PlanChange) (p ops.St
 	p = c.Plan
 	p.Version, p.Changed, p.UpdatedAt, p.ReadAt = p.Version+1, p.Changed+n, r.now(), r.now()
 	p.WorkerUntil = p.UpdatedAt.Add(c.Lease)
-	p.IDs = stored.IDs
+	p.IDs, p.Seen = stored.IDs, stored.Seen
 	r.plans[p.ID] = p
 	if c.Audit != "" {
 		r.audit(c.Audit, c.Request, &Row{}, p.UpdatedAt)
 	}
-	p.IDs = nil
+	p.IDs, p.Seen = nil, nil
 	return p, true, nil
 }
 
-// ReadStatuses implements ops.PlanStore.
-func (r *Repository) ReadStatuses(ctx context.Context, ids []core.RowID) (all []ops.RowStatus, err error) {
+// ReadStatuses implements ops.Store.
+func (r *Repository) ReadStatuses(ctx context.Context, ids []core.RowID, reason string,
+) (all []ops.RowStatus, err error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer r.mu.Unlock()
 	for _, id := range ids {
-		row := r.table.rows[id]
+		row, redriven := r.table.rows[id], reason == ""
 		for _, a := range r.audits {
-			if a.RowID == id && a.Action == "redrive" && !a.newID.IsZero() {
+			if a.RowID != id || a.Action != "redrive" {
+				continue
+			}
+			redriven = redriven || a.Reason == reason
+			if !a.newID.IsZero() {
 				row = r.table.rows[a.newID]
 			}
 		}
-		if row != nil {
+		if row != nil && redriven {
 			all = append(all, ops.RowStatus{ID: id, Status: ops.Status(row.Status), Attempts: row.Attempts})
 		}
 	}

@@ -8,9 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-var _ core.RateStore = (*Repository)(nil)
-
-// SetRate implements core.RateStore.
+// SetRate implements core.Repository.
 func (r *Repository) SetRate(ctx context.Context, req core.RateRequest) error {
 	if err := checkWho(req.Actor, req.Reason); err != nil {
 		return err
@@ -33,7 +31,7 @@ func (r *Repository) SetRate(ctx context.Context, req core.RateRequest) error {
 	return nil
 }
 
-// Rates implements core.RateStore.
+// Rates implements core.Repository.
 func (r *Repository) Rates(ctx context.Context) (all []core.Rate, err error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err

@@ -11,9 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-var _ core.RelayRegistry = (*Repository)(nil)
-
-// Beat implements core.RelayRegistry.
+// Beat implements core.Repository.
 func (r *Repository) Beat(ctx context.Context, b core.Heartbeat) error {
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -51,7 +49,7 @@ func stored(s core.RelayState, now time.Time) core.RelayState {
 	return s
 }
 
-// RemoveRelay implements core.RelayRegistry.
+// RemoveRelay implements core.Repository.
 func (r *Repository) RemoveRelay(ctx context.Context, node string) error {
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -61,7 +59,7 @@ func (r *Repository) RemoveRelay(ctx context.Context, node string) error {
 	return nil
 }
 
-// ForgetRelays implements core.RelayRegistry.
+// ForgetRelays implements core.Repository.
 func (r *Repository) ForgetRelays(ctx context.Context, unseen time.Duration) (int, error) {
 	if err := r.begin(ctx); err != nil {
 		return 0, err
@@ -72,7 +70,7 @@ func (r *Repository) ForgetRelays(ctx context.Context, unseen time.Duration) (in
 	return was - len(r.relays), nil
 }
 
-// Relays implements core.RelayRegistry.
+// Relays implements core.Repository.
 func (r *Repository) Relays(ctx context.Context) ([]core.RelayStatus, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err
@@ -91,7 +89,7 @@ func (r *Repository) Relays(ctx context.Context) ([]core.RelayStatus, error) {
 	return relays, nil
 }
 
-// PendingTopics implements core.RelayRegistry. It looks at every row.
+// PendingTopics implements core.Repository. It looks at every row.
 func (r *Repository) PendingTopics(ctx context.Context, _ int) ([]string, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/internal/pause"
 )
@@ -32,7 +33,8 @@ type Repository struct {
 	audits   []Audit
 	relays   map[string]core.RelayStatus
 	plans    map[string]ops.StoredPlan
-	planning sync.Mutex // taken before mu
+	planning sync.Mutex                 // taken before mu
+	history  map[time.Time]*historySlot // by the begin of the slot
 	decisions
 	commitFaults []CommitFault
 }
@@ -46,6 +48,15 @@ type decisions struct {
 }
 
 var _ core.Repository = (*Repository)(nil)
+
+// Check implements core.Repository: nothing is missing.
+func (r *Repository) Check(ctx context.Context) error { return ctx.Err() }
+
+// Warnings implements core.Repository: there are no dangers.
+func (r *Repository) Warnings(context.Context) ([]core.Warning, error) { return nil, nil }
+
+// Classify implements core.Repository. It knows the errors of all databases.
+func (r *Repository) Classify(err error) core.ErrorKind { return sqlerr.Classify(err) }
 
 // keyRow is a row of the key table. It is changed in place under its lock, and the transaction
 // records its earlier value.

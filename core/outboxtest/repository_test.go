@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
@@ -272,7 +273,7 @@ func TestNewOutboxRefusesAnotherRepository(t *testing.T) {
 	faulty := outboxtest.NewFaultyRepository(outboxtest.NewRepository())
 	for want, cfg := range map[string]core.Config{
 		"leave it nil or give a *outboxtest.Repository": {Repository: faulty},
-		"Workers is negative":                           {Workers: -1},
+		"Workers is negative":                           {Relay: relay.Config{Workers: -1}},
 	} {
 		if got := fails(t, func(tb testing.TB) { tb.Helper(); outboxtest.NewOutbox(tb, cfg) }); !strings.Contains(got,
 			want) {
@@ -282,7 +283,7 @@ func TestNewOutboxRefusesAnotherRepository(t *testing.T) {
 	p := &outboxtest.Publisher{}
 	if ob := outboxtest.NewOutbox(t, core.Config{
 		Repository: outboxtest.NewRepository(),
-		Publisher:  p,
+		Publisher:  p, Relay: relay.Config{},
 	}); ob.Publisher != p {
 		t.Error("the publisher of the Config is not that of the Outbox")
 	}

@@ -53,7 +53,7 @@ type Row struct {
 	Attempts     int
 	LostClaims   int
 	suspectBegun bool // a publish that counts was begun under the latest claim
-	leftKey      bool // it died under core.SkipDead: its key goes on without it
+	leftKey      bool // where dead rows are skipped: its key goes on without it
 	ClaimNo      int64
 	ClaimedBy    string
 	LeaseUntil   time.Time
@@ -66,6 +66,7 @@ type Row struct {
 	Error      string
 	ErrorGroup string // core.Failure.Group of the last failure
 	Receipt    string
+	failures   string // lines of outboxsql.AttemptLine, as the column of a database has them
 
 	ReplayOf core.RowID // the row that this row replays; zero: none
 }
@@ -80,7 +81,8 @@ type Audit struct {
 	EventID string
 	Topic   string
 
-	newID core.RowID // the row that took the place of this one, or that replays it
+	newID  core.RowID // the row that took the place of this one, or that replays it
+	detail string     // ops.AuditEntry.Detail
 }
 
 // leased reports whether a process holds the row. A lease that ends later than maxLease from now

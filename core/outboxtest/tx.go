@@ -224,7 +224,7 @@ func (r *Repository) txOf(tx core.Tx) (*Tx, error) {
 	return t, nil
 }
 
-// CheckTx implements core.TxChecker. It refuses transactions of another Repository.
+// CheckTx implements core.Repository. It refuses transactions of another Repository.
 func (r *Repository) CheckTx(_ context.Context, tx core.Tx) error {
 	if _, err := r.txOf(tx); errors.Is(err, core.ErrOtherDatabase) {
 		return err

@@ -9,12 +9,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-var _ ops.WindowStore = (*Repository)(nil)
-
 // windowKey identifies a window.
 type windowKey struct{ topic, consumer string }
 
-// DeclareWindow implements ops.WindowStore.
+// DeclareWindow implements ops.Store.
 func (r *Repository) DeclareWindow(ctx context.Context, req ops.WindowRequest) error {
 	if err := checkWho(req.Actor, req.Reason); err != nil {
 		return err
@@ -33,7 +31,7 @@ func (r *Repository) DeclareWindow(ctx context.Context, req ops.WindowRequest) e
 	return nil
 }
 
-// WithdrawWindow implements ops.WindowStore.
+// WithdrawWindow implements ops.Store.
 func (r *Repository) WithdrawWindow(ctx context.Context, req ops.WindowRequest) (withdrawn bool, err error) {
 	if err := checkWho(req.Actor, req.Reason); err != nil {
 		return false, err
@@ -50,7 +48,7 @@ func (r *Repository) WithdrawWindow(ctx context.Context, req ops.WindowRequest) 
 	return withdrawn, nil
 }
 
-// Windows implements ops.WindowStore.
+// Windows implements ops.Store.
 func (r *Repository) Windows(ctx context.Context) ([]ops.Window, error) {
 	if err := r.begin(ctx); err != nil {
 		return nil, err

@@ -5,12 +5,15 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 const (
-	// Every part is ordered as its index, so that a limit ends the scan. The first row of each
-	// topic is included, because a count that stops at its limit may not reach the oldest row.
+	// Every part is ordered as its index, so that a limit ends the scan. It bounds the rows that are
+	// looked at: the index of keys has dead rows too, and a limit of open ones might read over all of
+	// them. The first row of each topic is included, because a count that stops at its limit may not
+	// reach the oldest row.
 	postgresBacklog = `WITH RECURSIVE topics AS (
   (SELECT e.topic FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
   UNION ALL
@@ -18,15 +21,17 @@ const (
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
 ), dead AS MATERIALIZED (
   SELECT e.lane FROM {event} e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint
+), ready AS MATERIALIZED (
+  SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
+    e.available_at LIMIT $1::bigint
+), keyed AS MATERIALIZED (
+  SELECT e.status, e.created_at FROM {event} e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL
+    ORDER BY e.lane, e.key_seq LIMIT $1::bigint
 ), pending AS MATERIALIZED (
-  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
-    e.available_at LIMIT $1::bigint)
-  UNION ALL
-  (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3
-    ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+  SELECT created_at FROM ready UNION ALL SELECT created_at FROM keyed WHERE status <> 3
 )
-SELECT (SELECT count(*) FROM pending),
-  (SELECT count(*) FROM dead), (SELECT count(DISTINCT lane) FROM dead),
+SELECT (SELECT count(*) FROM pending), (SELECT count(*) FROM dead), (SELECT count(DISTINCT lane) FROM dead),
+  greatest((SELECT count(*) FROM ready), (SELECT count(*) FROM keyed), (SELECT count(*) FROM dead)),
   (SELECT {clock} - {us:p.first} FROM (SELECT least((SELECT min(created_at) FROM pending), (SELECT
     min(f.created_at) FROM topics t
     CROSS JOIN LATERAL (SELECT e.created_at FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND
@@ -61,13 +66,13 @@ ORDER BY e.id FOR UPDATE`
 	// The copy of an overtaken event carries its first number. Otherwise a consumer would take it
 	// for the newest.
 	postgresCopied = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
-		`tenant_id, partition_key, ` +
-		`$4::bytea, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' ` +
-		`THEN jsonb_build_object('` + core.HeaderFirstKeySeq + `', key_seq::text) || COALESCE(headers, '{}') ELSE ` +
-		`headers END, occurred_at, replay_of`
+		`tenant_id, partition_key, $4::bytea, payload, content_type, CASE WHEN headers IS NULL OR ` +
+		`jsonb_typeof(headers) = 'object' THEN jsonb_build_object('` + core.HeaderFirstKeySeq +
+		`', key_seq::text) || COALESCE(headers, '{}') ELSE headers END, occurred_at, replay_of`
 
-	postgresAppend = `INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns + `)
-SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), ` + postgresCopied +
+	postgresAppend = `INSERT INTO {event} (id, key_seq, available_at, created_at, failures,
+  ` + outboxsql.CopiedColumns + `)
+SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), failures, ` + postgresCopied +
 		` FROM {event} WHERE id = $3::uuid`
 
 	postgresDiscardDead = `UPDATE {event} SET status = 4, claimed_by = NULL, claim_no = 0, lease_until = NULL, done_at =
@@ -78,59 +83,102 @@ WHERE id = $1::uuid AND status = 3`
 VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::text, $7::uuid)`
 )
 
-func (p *postgres) backlog(ctx context.Context, limit int64) (core.Backlog, error) {
-	b := core.Backlog{Limit: limit}
-	err := p.scan(ctx, "backlog", func(q sqlkit.Querier) error {
+// postgresAdmin is the part of postgres that shows, redrives and discards events.
+type postgresAdmin struct {
+	pool
+	sql postgresAdminStatements
+}
+
+type postgresAdminStatements struct {
+	backlog, listDead, redrive, discard, deadForAppend, keyNext, append, discardDead, audit string
+}
+
+func newPostgresAdminStatements(n names) postgresAdminStatements {
+	return postgresAdminStatements{
+		backlog:       n.expand(postgresBacklog),
+		listDead:      n.expand(postgresListDead),
+		redrive:       n.expand(postgresRedrive),
+		discard:       n.expand(postgresDiscard),
+		deadForAppend: n.expand(postgresDeadForAppend),
+		keyNext:       n.expand(postgresUpsertKey),
+		append:        n.expand(postgresAppend),
+		discardDead:   n.expand(postgresDiscardDead),
+		audit:         n.expand(postgresAudit),
+	}
+}
+
+func (p postgresAdmin) backlog(ctx context.Context, limit int64) (core.Backlog, error) {
+	return sqlkit.Ask(ctx, p.scan, "backlog", func(q sqlkit.Querier) (core.Backlog, error) {
+		b := core.Backlog{Limit: limit}
+		var most int64
 		var age *int64
-		_, err := sqlkit.FirstRow(ctx, q, p.sql.backlog, []any{limit}, &b.Pending, &b.Dead, &b.BlockedKeys, &age)
+		_, err := sqlkit.FirstRow(ctx, q, p.sql.backlog, []any{limit}, &b.Pending, &b.Dead, &b.BlockedKeys, &most, &age)
+		b.More = most >= limit
 		if age != nil {
 			b.OldestAge = time.Duration(max(0, *age)) * time.Microsecond
 		}
-		return err
+		return b, err
 	})
-	return b, err
 }
 
-func (p *postgres) listDead(ctx context.Context, q core.DeadQuery) (dead []core.DeadEvent, err error) {
+func (p postgresAdmin) listDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error) {
 	args := []any{q.After.String(), q.Topic, q.Type, q.TenantID, int64(q.Limit)}
-	err = p.scan(ctx, "list dead", func(c sqlkit.Querier) (err error) {
-		dead, err = readDead(ctx, c, p.sql.listDead, args)
-		return err
+	return sqlkit.Ask(ctx, p.scan, "list dead", func(c sqlkit.Querier) ([]core.DeadEvent, error) {
+		return readDead(ctx, c, p.sql.listDead, args)
 	})
-	return dead, err
 }
 
-func (p *postgres) redrive(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
+func (p postgresAdmin) redrive(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
 	req core.AdminRequest,
 ) (int, error) {
-	n, err := q.Exec(ctx, p.sql.redrive, uuidArray(ids), "redrive", req.Actor, req.Reason, req.SkipDead)
+	n, err := q.Exec(ctx, p.sql.redrive, outboxsql.UUIDArray(ids), "redrive", req.Actor, req.Reason, req.SkipDead)
 	return int(n), err
 }
 
-func (p *postgres) discard(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
+func (p postgresAdmin) discard(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
 	req core.AdminRequest,
 ) (int, error) {
-	n, err := q.Exec(ctx, p.sql.discard, uuidArray(ids), "discard", req.Actor, req.Reason, req.Force)
+	n, err := q.Exec(ctx, p.sql.discard, outboxsql.UUIDArray(ids), "discard", req.Actor, req.Reason, req.Force)
 	return int(n), err
 }
 
-func (p *postgres) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool,
-) ([]sourceRow, error) {
-	return readSources(ctx, q, p.sql.deadForAppend, []any{uuidArray(ids), skipDead})
+func (p postgresAdmin) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool,
+) ([]outboxsql.Source, error) {
+	return outboxsql.ReadSources(ctx, q, p.sql.deadForAppend, []any{outboxsql.UUIDArray(ids), skipDead})
 }
 
-func (p *postgres) appendDead(ctx context.Context, q sqlkit.Querier, d sourceRow, req core.AdminRequest) error {
-	var seq int64
-	id, newID := d.id.String(), d.newID.String()
-	if _, err := sqlkit.FirstRow(ctx, q, p.sql.keyNext, []any{d.lane[:], newID}, &seq); err != nil {
+func (p postgresAdmin) appendDead(ctx context.Context, q sqlkit.Querier, d outboxsql.Source,
+	req core.AdminRequest,
+) error {
+	seq, err := p.nextKeySeq(ctx, q, d)
+	if err != nil {
 		return err
 	}
-	if _, err := q.Exec(ctx, p.sql.append, newID, seq, id, d.lane[:]); err != nil {
+	if _, err := q.Exec(ctx, p.sql.append, d.NewID.String(), seq, d.ID.String(), d.Lane[:]); err != nil {
 		return err
 	}
-	if _, err := q.Exec(ctx, p.sql.discardDead, id); err != nil {
+	if _, err := q.Exec(ctx, p.sql.discardDead, d.ID.String()); err != nil {
 		return err
 	}
-	_, err := q.Exec(ctx, p.sql.audit, "redrive", req.Actor, req.Reason, id, d.eventID, d.topic, newID)
+	return p.audit(ctx, q, "redrive", d, req)
+}
+
+func (p postgresAdmin) nextKeySeq(ctx context.Context, q sqlkit.Querier, d outboxsql.Source) (seq int64, err error) {
+	_, err = sqlkit.FirstRow(ctx, q, p.sql.keyNext, []any{d.Lane[:], d.NewID.String()}, &seq)
+	return seq, err
+}
+
+func (p postgresAdmin) audit(ctx context.Context, q sqlkit.Querier, action string, d outboxsql.Source,
+	req core.AdminRequest,
+) error {
+	_, err := q.Exec(ctx, p.sql.audit, action, req.Actor, req.Reason, d.ID.String(), d.EventID, d.Topic,
+		d.NewID.String())
+	return err
+}
+
+func (p postgresAdmin) auditWhole(ctx context.Context, q sqlkit.Querier, action, topic string,
+	req core.AdminRequest,
+) error {
+	_, err := q.Exec(ctx, p.sql.audit, action, req.Actor, req.Reason, core.RowID{}.String(), "", topic, nil)
 	return err
 }

@@ -6,21 +6,14 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// copiedRow are the values of copiedColumns. The copy of an overtaken event carries its first
-// number. Otherwise a consumer would take it for the newest.
-const copiedRow = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
-	`tenant_id, partition_key, ?, payload, content_type, {first_seq:` + core.HeaderFirstKeySeq +
-	`}, occurred_at, replay_of`
-
-func (w *rowwise) backlog(ctx context.Context, limit int64) (b core.Backlog, err error) {
-	err = w.single(ctx, "backlog", func(q sqlkit.Querier) (err error) {
-		b, err = w.countBacklog(ctx, q, limit)
-		return err
+func (w *rowwise) backlog(ctx context.Context, limit int64) (core.Backlog, error) {
+	return sqlkit.Ask(ctx, w.single, "backlog", func(q sqlkit.Querier) (core.Backlog, error) {
+		return w.countBacklog(ctx, q, limit)
 	})
-	return b, err
 }
 
 func (w *rowwise) countBacklog(ctx context.Context, q sqlkit.Querier, limit int64) (core.Backlog, error) {
@@ -35,22 +28,19 @@ func (w *rowwise) countBacklog(ctx context.Context, q sqlkit.Querier, limit int6
 			oldest = created
 		}
 	}
-	for i, text := range []string{w.sql.countReady, w.sql.countOpen} {
-		var n int64
-		var created *int64
-		if _, err := sqlkit.FirstRow(ctx, q, text, []any{b.Limit}, &n, &created); err != nil {
-			return b, err
-		}
-		b.Pending += n
-		look(created)
-		if i > 0 || n < b.Limit {
-			continue
-		}
-		topics, err := w.topics(ctx, q, filter{})
+	var looked int64
+	var created *int64
+	if _, err := sqlkit.FirstRow(ctx, q, w.sql.countReady, []any{limit}, &b.Pending, &created); err != nil {
+		return b, err
+	}
+	look(created)
+	if b.Pending >= limit { // the count may not have reached the oldest
+		b.More = true
+		topics, err := w.openTopics(ctx, q)
 		if err != nil {
 			return b, err
 		}
-		for _, t := range topics { // the count may not have reached the oldest
+		for _, t := range topics {
 			var created *int64
 			if _, err := sqlkit.FirstRow(ctx, q, w.sql.firstCreated, []any{t}, &created); err != nil {
 				return b, err
@@ -58,25 +48,27 @@ func (w *rowwise) countBacklog(ctx context.Context, q sqlkit.Querier, limit int6
 			look(created)
 		}
 	}
-	if _, err := sqlkit.FirstRow(ctx, q, w.sql.countDead, []any{b.Limit}, &b.Dead); err != nil {
+	var keyed int64
+	if _, err := sqlkit.FirstRow(ctx, q, w.sql.countKeyed, []any{limit}, &looked, &keyed, &created); err != nil {
 		return b, err
 	}
-	if _, err := sqlkit.FirstRow(ctx, q, w.sql.countBlocked, []any{b.Limit}, &b.BlockedKeys); err != nil {
+	look(created)
+	b.Pending += keyed
+	if _, err := sqlkit.FirstRow(ctx, q, w.sql.countDead, []any{limit}, &b.Dead, &b.BlockedKeys); err != nil {
 		return b, err
 	}
+	b.More = b.More || max(looked, b.Dead) >= limit
 	if oldest != nil {
 		b.OldestAge = time.Duration(max(0, now-*oldest)) * time.Microsecond
 	}
 	return b, nil
 }
 
-func (w *rowwise) listDead(ctx context.Context, q core.DeadQuery) (dead []core.DeadEvent, err error) {
+func (w *rowwise) listDead(ctx context.Context, q core.DeadQuery) ([]core.DeadEvent, error) {
 	args := []any{q.After[:], q.Topic, q.Topic, q.Type, q.Type, q.TenantID, q.TenantID, int64(q.Limit)}
-	err = w.single(ctx, "list dead", func(c sqlkit.Querier) (err error) {
-		dead, err = readDead(ctx, c, w.sql.listDead, args)
-		return err
+	return sqlkit.Ask(ctx, w.single, "list dead", func(c sqlkit.Querier) ([]core.DeadEvent, error) {
+		return readDead(ctx, c, w.sql.listDead, args)
 	})
-	return dead, err
 }
 
 func (w *rowwise) redrive(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (int, error) {
@@ -98,18 +90,16 @@ func (w *rowwise) change(ctx context.Context, q sqlkit.Querier, find, change lis
 	}
 	var rows []changed
 	var matching []core.RowID
-	err := sqlkit.EachRow(ctx, q, find.text(len(ids)), idArgs(ids, b2i(flag)), func(res core.Rows) error {
+	err := sqlkit.EachRow(ctx, q, find.text(len(ids)), outboxsql.IDArgs(ids, b2i(flag)), func(res core.Rows) error {
 		var c changed
-		var id id16
-		err := res.Scan(&id, &c.eventID, &c.topic)
-		c.id = core.RowID(id)
+		err := res.Scan((*outboxsql.ID)(&c.id), &c.eventID, &c.topic)
 		rows, matching = append(rows, c), append(matching, c.id)
 		return err
 	})
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	if _, err := q.Exec(ctx, change.text(len(matching)), idArgs(matching)...); err != nil {
+	if _, err := q.Exec(ctx, change.text(len(matching)), outboxsql.IDArgs(matching)...); err != nil {
 		return 0, err
 	}
 	for _, c := range rows {
@@ -122,37 +112,43 @@ func (w *rowwise) change(ctx context.Context, q sqlkit.Querier, find, change lis
 }
 
 func (w *rowwise) lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool,
-) ([]sourceRow, error) {
-	return readSources(ctx, q, w.sql.deadForAppend.text(len(ids)), idArgs(ids, b2i(skipDead)))
+) ([]outboxsql.Source, error) {
+	return outboxsql.ReadSources(ctx, q, w.sql.deadForAppend.text(len(ids)), outboxsql.IDArgs(ids, b2i(skipDead)))
 }
 
-func (w *rowwise) appendDead(ctx context.Context, q sqlkit.Querier, d sourceRow, req core.AdminRequest) error {
+func (w *rowwise) appendDead(ctx context.Context, q sqlkit.Querier, d outboxsql.Source, req core.AdminRequest) error {
 	seq, err := w.nextKeySeq(ctx, q, d)
 	if err != nil {
 		return err
 	}
-	if _, err := q.Exec(ctx, w.sql.append, d.newID[:], seq, d.lane[:], d.id[:]); err != nil {
+	if _, err := q.Exec(ctx, w.sql.append, d.NewID[:], seq, d.Lane[:], d.ID[:]); err != nil {
 		return err
 	}
-	if _, err := q.Exec(ctx, w.sql.discardDead, d.id[:]); err != nil {
+	if _, err := q.Exec(ctx, w.sql.discardDead, d.ID[:]); err != nil {
 		return err
 	}
-	_, err = q.Exec(ctx, w.sql.audit, "redrive", req.Actor, req.Reason, d.id[:], d.eventID, d.topic, d.newID[:])
+	return w.audit(ctx, q, "redrive", d, req)
+}
+
+func (w *rowwise) audit(ctx context.Context, q sqlkit.Querier, action string, d outboxsql.Source,
+	req core.AdminRequest,
+) error {
+	_, err := q.Exec(ctx, w.sql.audit, action, req.Actor, req.Reason, d.ID[:], d.EventID, d.Topic, d.NewID[:])
 	return err
 }
 
 // nextKeySeq takes the next number of a lane.
-func (w *rowwise) nextKeySeq(ctx context.Context, q sqlkit.Querier, d sourceRow) (seq int64, err error) {
+func (w *rowwise) nextKeySeq(ctx context.Context, q sqlkit.Querier, d outboxsql.Source) (seq int64, err error) {
 	found := false
-	args := []any{d.lane[:], int64(0), d.newID[:]}
+	args := []any{d.Lane[:], int64(0), d.NewID[:]}
 	err = w.plain.upsert(ctx, q, 1, args, func(res core.Rows) error {
-		var lane, prev id16
+		var lane, prev outboxsql.ID
 		var first int64
 		found = true
 		return res.Scan(&lane, &seq, &first, &prev)
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("the key row of row %s is gone", d.id)
+		err = fmt.Errorf("the key row of row %s is gone", d.ID)
 	}
 	return seq, err
 }

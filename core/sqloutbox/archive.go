@@ -7,21 +7,13 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// archiver is core.CleanupRequest.Archive.
-type archiver func(ctx context.Context, rows []core.ArchivedEvent) error
-
-// archivable is a row that is old.
-type archivable struct {
-	id    core.RowID
-	bytes int64 // of its payload
-}
-
 // archivePage is a cleanup of a page whose old rows go through the hook, in parts. If the hook
 // fails, its part and those behind it stay, and the error leaves the walk before the page.
-func (c cleaning) archivePage(ctx context.Context, db database, after core.RowID, limit int) (page, error) {
+func (c cleaning) archivePage(ctx context.Context, db sweeper, after core.RowID, limit int) (page, error) {
 	old, found, err := db.archivable(ctx, c.keep, after, limit)
 	if err != nil {
 		return page{}, err
@@ -61,7 +53,7 @@ func archivePart(old []archivable) (n int) {
 // not be taken for one of this database, after which the transaction would be repeated.
 var errHook = errors.New("the hook failed")
 
-func (c cleaning) archivePart(ctx context.Context, db database, ids []core.RowID) (deleted int, err error) {
+func (c cleaning) archivePart(ctx context.Context, db sweeper, ids []core.RowID) (deleted int, err error) {
 	var failed error
 	deleted, err = db.archive(ctx, c.keep, ids, func(ctx context.Context, rows []core.ArchivedEvent) error {
 		if failed = c.hook(ctx, rows); failed != nil {
@@ -87,14 +79,14 @@ type archivedScan struct {
 	eventScan
 	a              core.ArchivedEvent
 	status         int64
-	replayOf       id16
+	replayOf       outboxsql.ID
 	created, ended int64
 }
 
 func (s *archivedScan) archived(res core.Rows) (core.ArchivedEvent, error) {
 	var err error
-	s.damage, err = scanRow(res, append(s.dest(), &s.status, &s.a.Attempts, &s.a.LostClaims, &s.a.ErrorCode, &s.a.Error,
-		&s.a.Receipt, &s.replayOf, &s.created, &s.ended), archivedAt...)
+	s.damage, err = outboxsql.Scan(res, append(s.dest(), &s.status, &s.a.Attempts, &s.a.LostClaims, &s.a.ErrorCode,
+		&s.a.Error, &s.a.Receipt, &s.replayOf, &s.created, &s.ended), archivedAt...)
 	if err != nil {
 		return core.ArchivedEvent{}, err
 	}
@@ -124,11 +116,9 @@ func readArchived(ctx context.Context, q sqlkit.Querier, text string, args []any
 func readArchivable(ctx context.Context, q sqlkit.Querier, text string, args []any,
 ) (old []archivable, found page, err error) {
 	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
-		var id id16
 		var bytes *int64
-		err := res.Scan(&id, &bytes)
-		found.seen++
-		if found.last = core.RowID(id); bytes != nil {
+		err := res.Scan((*outboxsql.ID)(&found.last), &bytes)
+		if found.seen++; bytes != nil {
 			old = append(old, archivable{found.last, *bytes})
 		}
 		return err
@@ -142,14 +132,26 @@ FROM {event} e WHERE e.id > $3::uuid ORDER BY e.id LIMIT $4::bigint`
 	postgresArchiveRows = `SELECT ` + eventColumns + archivedColumns + ` FROM {event} e
 WHERE e.id = ANY ($3::uuid[]) AND ` + postgresOld + ` ORDER BY e.id FOR UPDATE SKIP LOCKED`
 	postgresArchiveDelete = `DELETE FROM {event} e WHERE e.id = ANY ($1::uuid[])`
-
-	rowwiseArchivable = `SELECT e.id, CASE WHEN ` + rowwiseOld + ` THEN {octets} END FROM {event} e{use:primary}
-WHERE e.id > ? ORDER BY e.id LIMIT ?`
-	rowwiseArchiveRows = `SELECT ` + eventColumns + archivedColumns + ` FROM {event} e{use:primary}
-WHERE e.id IN ({ids}) AND ` + rowwiseOld + ` ORDER BY e.id{lock}`
 )
 
-func (p *postgres) archivable(ctx context.Context, keep keeps, after core.RowID, limit int,
+// postgresArchive is the part of postgres that archives rows.
+type postgresArchive struct {
+	pool
+	sql postgresArchiveStatements
+}
+
+type postgresArchiveStatements struct{ archivable, archiveRows, archiveDelete string }
+
+// newPostgresArchiveStatements makes the statements for the table of events, or for a partition of it.
+func newPostgresArchiveStatements(expand func(text string) string) postgresArchiveStatements {
+	return postgresArchiveStatements{
+		archivable:    expand(postgresArchivable),
+		archiveRows:   expand(postgresArchiveRows),
+		archiveDelete: expand(postgresArchiveDelete),
+	}
+}
+
+func (p postgresArchive) archivable(ctx context.Context, keep keeps, after core.RowID, limit int,
 ) (old []archivable, found page, err error) {
 	err = p.scan(ctx, "archive", func(q sqlkit.Querier) error {
 		old, found, err = readArchivable(ctx, q, p.sql.archivable, append(keep.args(), after.String(), int64(limit)))
@@ -160,20 +162,21 @@ func (p *postgres) archivable(ctx context.Context, keep keeps, after core.RowID,
 
 // archive holds the locks of the rows while the hook has them. Ended rows stay ended, so their ids
 // are enough to delete them.
-func (p *postgres) archive(ctx context.Context, keep keeps, ids []core.RowID, hook archiver) (deleted int, err error) {
+func (p postgresArchive) archive(ctx context.Context, keep keeps, ids []core.RowID, hook archiver,
+) (deleted int, err error) {
 	err = p.inTx(ctx, "archive", func(q sqlkit.Querier) error {
 		deleted = 0
-		if _, err := q.Exec(ctx, p.sql.planner); err != nil { // for both statements, see scan
+		if _, err := q.Exec(ctx, postgresPlanner); err != nil { // for both statements, see scan
 			return err
 		}
-		rows, ids, err := readArchived(ctx, q, p.sql.archiveRows, append(keep.args(), uuidArray(ids)))
+		rows, ids, err := readArchived(ctx, q, p.sql.archiveRows, append(keep.args(), outboxsql.UUIDArray(ids)))
 		if err != nil || len(rows) == 0 {
 			return err
 		}
 		if err := hook(ctx, rows); err != nil {
 			return err
 		}
-		n, err := q.Exec(ctx, p.sql.archiveDelete, uuidArray(ids))
+		n, err := q.Exec(ctx, p.sql.archiveDelete, outboxsql.UUIDArray(ids))
 		deleted = int(n)
 		return err
 	})
@@ -194,7 +197,7 @@ func (w *rowwise) archivable(ctx context.Context, keep keeps, after core.RowID, 
 // and deleted after it if they are still old.
 func (w *rowwise) archive(ctx context.Context, keep keeps, ids []core.RowID, hook archiver) (deleted int, err error) {
 	read := func(q sqlkit.Querier) ([]core.ArchivedEvent, []core.RowID, error) {
-		return readArchived(ctx, q, w.sql.archiveRows.text(len(ids)), idArgs(ids, keep.args()...))
+		return readArchived(ctx, q, w.sql.archiveRows.text(len(ids)), outboxsql.IDArgs(ids, keep.args()...))
 	}
 	if !w.locks {
 		var rows []core.ArchivedEvent
@@ -232,6 +235,6 @@ func (w *rowwise) archive(ctx context.Context, keep keeps, ids []core.RowID, hoo
 
 // deleteOld deletes at most chunkRows rows.
 func (w *rowwise) deleteOld(ctx context.Context, q sqlkit.Querier, keep keeps, ids []core.RowID) (int, error) {
-	n, err := q.Exec(ctx, w.sql.cleanup.text(len(ids)), idArgs(ids, keep.args()...)...)
+	n, err := q.Exec(ctx, w.sql.cleanup.text(len(ids)), outboxsql.IDArgs(ids, keep.args()...)...)
 	return int(n), err
 }

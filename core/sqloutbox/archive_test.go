@@ -63,7 +63,7 @@ func TestArchiveTakesItsTime(t *testing.T) {
 		total, calls := 0, 0
 		for more := true; more; calls++ {
 			start := time.Now()
-			n, again, err := repo.Clean(t.Context(), req)
+			n, again, err := repo.Cleanup(t.Context(), req)
 			if took := time.Since(start); err != nil || took > sweepTime+400*time.Millisecond {
 				t.Fatalf("call %d took %s, %v", calls, took, err)
 			}
@@ -85,7 +85,7 @@ func TestArchiveComesBack(t *testing.T) {
 	repo := &Repository{database: table}
 	broken := errors.New("the disk is full")
 	for call := range 3 {
-		n, more, err := repo.Clean(t.Context(), core.CleanupRequest{
+		n, more, err := repo.Cleanup(t.Context(), core.CleanupRequest{
 			Limit: 10,
 			Archive: func(_ context.Context, rows []core.ArchivedEvent) error {
 				if rows[0].ID != table.left[0] || len(rows) != 10 {

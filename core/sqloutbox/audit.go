@@ -6,13 +6,8 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
-)
-
-var (
-	_ core.AuditLister  = (*Repository)(nil)
-	_ core.AuditCounter = (*Repository)(nil)
-	_ core.KeyResetter  = (*Repository)(nil)
 )
 
 // auditStatements are the statements that read audit rows.
@@ -24,7 +19,7 @@ const auditHead = "SELECT a.id, {us:a.at}, a.action, a.actor, a.reason, a.row_id
 	"{audit} a WHERE "
 
 func newAuditStatements(n names) auditStatements {
-	mark := n.dialect.params.mark
+	mark := n.params().Mark
 	return auditStatements{
 		list: n.expand(auditHead + "a.id < " + mark(1, "bigint") + " ORDER BY a.id DESC LIMIT " + mark(2, "bigint")),
 		ofRow: n.expand(auditHead + "a.row_id = " + mark(1, "uuid") + " AND a.id < " + mark(2, "bigint") +
@@ -34,35 +29,33 @@ func newAuditStatements(n names) auditStatements {
 	}
 }
 
-// ListAudit implements core.AuditLister.
-func (r *Repository) ListAudit(ctx context.Context, q core.AuditQuery) (records []core.AuditRecord, err error) {
+// audits reads the audit rows of a Repository.
+type audits component[auditStatements]
+
+// ListAudit implements core.Repository.
+func (r *audits) ListAudit(ctx context.Context, q core.AuditQuery) ([]core.AuditRecord, error) {
 	if q.Before <= 0 {
 		q.Before = math.MaxInt64
 	}
-	text, args := r.audits.list, []any{q.Before, int64(min(max(q.Limit, 1), 1000))}
+	text, args := r.sql.list, []any{q.Before, int64(min(max(q.Limit, 1), 1000))}
 	if !q.RowID.IsZero() {
-		text, args = r.audits.ofRow, append([]any{r.names.dialect.params.id(q.RowID)}, args...)
+		text, args = r.sql.ofRow, append([]any{r.names.params().ID(q.RowID)}, args...)
 	}
-	err = r.single(ctx, "list audit", func(c sqlkit.Querier) error {
-		records = nil
-		return sqlkit.EachRow(ctx, c, text, args, func(res core.Rows) error {
-			var a core.AuditRecord
-			var at int64
-			var row, appended id16
-			err := res.Scan(&a.No, &at, &a.Action, &a.Actor, &a.Reason, &row, &a.EventID, &a.Topic, &appended)
-			a.At, a.RowID, a.NewID = time.UnixMicro(at).UTC(), core.RowID(row), core.RowID(appended)
-			records = append(records, a)
-			return err
-		})
-	})
-	return records, err
+	scan := func(res core.Rows) (a core.AuditRecord, err error) {
+		var at int64
+		err = res.Scan(&a.No, &at, &a.Action, &a.Actor, &a.Reason, (*outboxsql.ID)(&a.RowID), &a.EventID, &a.Topic,
+			(*outboxsql.ID)(&a.NewID))
+		a.At = time.UnixMicro(at).UTC()
+		return a, err
+	}
+	return sqlkit.AskRows(ctx, r.pool.single, "list audit", text, args, scan)
 }
 
-// CountAudit implements core.AuditCounter.
-func (r *Repository) CountAudit(ctx context.Context, after, upTo int64) (rows map[string]int64, err error) {
-	err = r.single(ctx, "count audit", func(c sqlkit.Querier) error {
+// CountAudit implements core.Repository.
+func (r *audits) CountAudit(ctx context.Context, after, upTo int64) (rows map[string]int64, err error) {
+	err = r.pool.single(ctx, "count audit", func(c sqlkit.Querier) error {
 		rows = map[string]int64{}
-		return sqlkit.EachRow(ctx, c, r.audits.count, []any{after, upTo}, func(res core.Rows) error {
+		return sqlkit.EachRow(ctx, c, r.sql.count, []any{after, upTo}, func(res core.Rows) error {
 			var action string
 			var n int64
 			err := res.Scan(&action, &n)

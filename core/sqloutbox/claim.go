@@ -2,6 +2,7 @@ package sqloutbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -11,63 +12,6 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
-
-// filter says which topics a claim may take. only is nil for all topics, else the topics without
-// the stopped ones. except is empty if only is set.
-type filter struct {
-	only, except []string
-	// topics of core.ServedTopicPrefix that are wanted; no others of that prefix are wanted if only
-	// is nil
-	served []string
-}
-
-func newFilter(req core.ClaimRequest) filter {
-	if req.Only == nil {
-		return filter{except: req.Except, served: req.Served}
-	}
-	only := make([]string, 0, len(req.Only))
-	for _, t := range req.Only {
-		if !slices.Contains(req.Except, t) && !slices.Contains(only, t) {
-			only = append(only, t)
-		}
-	}
-	return filter{only: only}
-}
-
-// wants reports whether rows of the topic are wanted, unless their tenant is paused.
-func (f filter) wants(topic string) bool {
-	return core.ClaimRequest{Only: f.only, Except: f.except, Served: f.served}.Wants(topic, "")
-}
-
-// nothing reports whether no topic is wanted.
-func (f filter) nothing() bool { return f.only != nil && len(f.only) == 0 }
-
-// key tells filters apart.
-func (f filter) key() string {
-	if f.only != nil {
-		return textArray(f.only)
-	}
-	return textArray(f.except) + textArray(f.served)
-}
-
-// lane reports whether the lane can be of a wanted topic.
-func (f filter) lane(l core.KeyID) bool {
-	has := func(topics []string) bool {
-		return slices.ContainsFunc(topics, func(t string) bool { return core.KeyIDPrefix(t) == [4]byte(l[:4]) })
-	}
-	return (f.only == nil || has(f.only)) && !has(f.except)
-}
-
-// prefixes returns the sorted lane prefixes of topics in hexadecimal.
-func prefixes(topics []string) []string {
-	all := make([]string, 0, len(topics))
-	for _, t := range topics {
-		p := core.KeyIDPrefix(t)
-		all = append(all, hex.EncodeToString(p[:]))
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
 
 func checkClaim(req core.ClaimRequest) error {
 	switch {
@@ -139,7 +83,10 @@ func (r *Repository) ClaimHeads(ctx context.Context, req core.ClaimRequest,
 	if f.nothing() || req.Limit <= 0 || req.Keys <= 0 {
 		return nil, core.KeyID{}, nil
 	}
-	if rows, next, err = r.database.claimHeads(ctx, req, f, after); err != nil {
+	rows, next, err = r.pastDead(ctx, req, f, after, func() ([]core.Claimed, core.KeyID, bool, error) {
+		return r.database.claimHeads(ctx, req, f, after)
+	})
+	if err != nil {
 		return nil, core.KeyID{}, err
 	}
 	sortByLane(rows)
@@ -157,7 +104,13 @@ func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest,
 	if req.Limit <= 0 || !f.lane(lane) {
 		return nil, nil
 	}
-	if rows, err = r.database.claimLane(ctx, req, f, lane); err != nil {
+	one := req
+	one.Keys = 1
+	rows, _, err = r.pastDead(ctx, one, f, keyBefore(lane), func() ([]core.Claimed, core.KeyID, bool, error) {
+		rows, dead, err := r.database.claimLane(ctx, req, f, lane)
+		return rows, core.KeyID{}, dead, err
+	})
+	if err != nil {
 		return nil, err
 	}
 	sortByLane(rows)
@@ -179,15 +132,72 @@ const nextDueRowsPerTopic = 1000
 
 func sortByLane(rows []core.Claimed) {
 	slices.SortFunc(rows, func(a, b core.Claimed) int {
-		if c := bytes.Compare(a.KeyID[:], b.KeyID[:]); c != 0 {
-			return c
-		}
-		if a.KeySeq != b.KeySeq {
-			if a.KeySeq < b.KeySeq {
-				return -1
-			}
-			return 1
-		}
-		return bytes.Compare(a.ID[:], b.ID[:])
+		return cmp.Or(bytes.Compare(a.KeyID[:], b.KeyID[:]), cmp.Compare(a.KeySeq, b.KeySeq),
+			bytes.Compare(a.ID[:], b.ID[:]))
 	})
+}
+
+// filter says which topics a claim may take. only is nil for all topics, else the topics without
+// the stopped ones. except is empty if only is set.
+type filter struct {
+	only, except []string
+	// topics of core.ServedTopicPrefix that are wanted; no others of that prefix are wanted if only
+	// is nil
+	served []string
+}
+
+func newFilter(req core.ClaimRequest) filter {
+	if req.Only == nil {
+		return filter{except: req.Except, served: req.Served}
+	}
+	only := make([]string, 0, len(req.Only))
+	for _, t := range req.Only {
+		if !slices.Contains(req.Except, t) && !slices.Contains(only, t) {
+			only = append(only, t)
+		}
+	}
+	return filter{only: only}
+}
+
+// wants reports whether rows of the topic are wanted, unless their tenant is paused.
+func (f filter) wants(topic string) bool {
+	return core.ClaimRequest{Only: f.only, Except: f.except, Served: f.served}.Wants(topic, "")
+}
+
+// nothing reports whether no topic is wanted.
+func (f filter) nothing() bool { return f.only != nil && len(f.only) == 0 }
+
+// key tells filters apart.
+func (f filter) key() string {
+	if f.only != nil {
+		return textArray(f.only)
+	}
+	return textArray(f.except) + textArray(f.served)
+}
+
+// lane reports whether the lane can be of a wanted topic.
+func (f filter) lane(l core.KeyID) bool {
+	has := func(topics []string) bool {
+		return slices.ContainsFunc(topics, func(t string) bool { return core.KeyIDPrefix(t) == [4]byte(l[:4]) })
+	}
+	return (f.only == nil || has(f.only)) && !has(f.except)
+}
+
+// prefixes returns the sorted lane prefixes of topics in hexadecimal.
+func prefixes(topics []string) []string {
+	all := make([]string, 0, len(topics))
+	for _, t := range topics {
+		p := core.KeyIDPrefix(t)
+		all = append(all, hex.EncodeToString(p[:]))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// onlyPrefixes returns the prefixes of only, or NULL for all topics.
+func (f filter) onlyPrefixes() any {
+	if f.only == nil {
+		return nil
+	}
+	return textArray(prefixes(f.only))
 }

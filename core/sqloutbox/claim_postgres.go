@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -20,9 +21,8 @@ const (
 	// postgresOK says whether a row of a key can be claimed, if no row before it prevents that.
 	postgresOK = "(e.status <> 3 AND " + postgresDue + " AND " + postgresFree + ")"
 
-	// postgresInLane are the open and dead rows of keys, as in their index. $13 says whether dead
-	// rows are passed over.
-	postgresInLane = "e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3)"
+	// postgresInLane are the open and dead rows of keys, as in their index.
+	postgresInLane = "e.status IN (0,2,3) AND e.lane IS NOT NULL"
 
 	// postgresTenant says whether the tenant of a row is not paused: $17 are those that are.
 	postgresTenant = "COALESCE(e.tenant_id, '') <> ALL ($17::text[])"
@@ -134,12 +134,12 @@ var postgresClaimLanes = postgresScan(`CASE WHEN `+postgresOK+` AND `+postgresTe
 	"AND l.total < $3::bigint")
 
 func postgresScan(found, more string) string {
-	row := "e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, " + postgresOK + " AS ok, "
+	row := "e.id, e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, " + postgresOK + " AS ok, "
 	return `lanes AS (
   (SELECT ` + row + `1 AS n, ` + found + ` AS total FROM {event} e
    WHERE ` + postgresInLane + ` AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
+  SELECT h.id, h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
     FROM lanes
     l CROSS JOIN LATERAL (
     SELECT ` + row + found + ` AS found FROM {event} e
@@ -157,7 +157,10 @@ func postgresScan(found, more string) string {
 
 // postgresHeads are the heads that may be claimed: $6 and $7 the topics. The first row of a key
 // decides: if it is dead, leased, not due or of a paused tenant, nothing of the key can be claimed.
-const postgresHeads = `SELECT e.lane FROM lanes e WHERE e.ok AND ` + postgresTenant + `
+const postgresHeads = `SELECT e.lane FROM lanes e WHERE e.ok AND ` + postgresWanted
+
+// postgresWanted says whether the topic and the tenant of a head are wanted.
+const postgresWanted = postgresTenant + `
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed
 
 var postgresClaimHeads = renumber(`WITH RECURSIVE `+postgresClaimLanes+`, heads AS MATERIALIZED (`+postgresHeads+`)`+
@@ -167,19 +170,21 @@ SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT `+
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
     WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
       THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
-  END, 0::bigint, 0::bigint`,
-	1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 19)
+  END, 0::bigint, (SELECT count(*) FROM lanes e WHERE e.status = 3 AND `+postgresWanted+`)`,
+	1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 17, 19)
 
 // postgresClaimKey is the same for the one lane $9.
 var postgresClaimKey = renumber(`WITH lanes AS (
-  SELECT e.lane, e.topic, e.tenant_id, `+postgresOK+` AS ok FROM {event} e WHERE e.lane = $9::bytea
+  SELECT e.lane, e.topic, e.tenant_id, e.status, `+postgresOK+` AS ok FROM {event} e WHERE e.lane = $9::bytea
     AND `+postgresInLane+`
   ORDER BY e.lane, e.key_seq LIMIT 1
-), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`
-`+postgresTake+`, NULL::bytea, 0::bigint, 0::bigint`, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 17, 19)
+), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`, taken AS (`+postgresTake+`)
+SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT `+postgresNoRow+`, NULL::bytea, 0::bigint,
+  1::bigint FROM lanes e WHERE e.status = 3 AND `+postgresWanted, 1, 2, 3, 4, 5, 6, 7, 8, 9, 14, 15, 17, 19)
 
 // postgresNextDue returns the earliest time, in microseconds from now, at which an open row may be
-// claimed.
+// claimed. $13 says whether dead rows are skipped: a dead head is then due, because a claim takes
+// it out of its key.
 var postgresNextDue = renumber(postgresTopics+`, unordered AS (
   SELECT min(greatest(c.available_at, c.until)) AS at FROM topics t CROSS JOIN LATERAL (
     SELECT e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END AS until
@@ -187,11 +192,9 @@ var postgresNextDue = renumber(postgresTopics+`, unordered AS (
       `+postgresTenant+`
     ORDER BY e.available_at, e.id LIMIT `+strconv.Itoa(nextDueRowsPerTopic)+`) c
 ), `+postgresLanes+`, ordered AS (
-  SELECT min(greatest(e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END)) AS at
-  FROM lanes e
-  WHERE e.status <> 3 AND `+postgresTenant+`
-    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])`+
-	postgresServed+`
+  SELECT min(CASE WHEN e.status = 3 THEN {now}
+    ELSE greatest(e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END) END) AS at
+  FROM lanes e WHERE (e.status <> 3 OR $13::boolean) AND `+postgresWanted+`
 ) SELECT {us:d.at} - {clock} FROM (SELECT least(u.at, o.at) AS at FROM unordered u, ordered o) d`,
 	4, 6, 7, 9, 10, 11, 12, 13, 14, 16, 17)
 
@@ -210,10 +213,28 @@ func renumber(text string, used ...int) string {
 	})
 }
 
+// postgresClaims is the part of postgres that claims.
+type postgresClaims struct {
+	pool
+	sql     postgresClaimStatements
+	cursors cursors
+}
+
+type postgresClaimStatements struct{ claimUnordered, claimHeads, claimLane, nextDue string }
+
+func newPostgresClaimStatements(n names) postgresClaimStatements {
+	return postgresClaimStatements{
+		claimUnordered: n.expand(postgresClaimUnordered),
+		claimHeads:     n.expand(postgresClaimHeads),
+		claimLane:      n.expand(postgresClaimKey),
+		nextDue:        n.expand(postgresNextDue),
+	}
+}
+
 // claimTopics starts at the cursors if the last pass from the beginning was slow. Another one
 // follows if that was not enough, and if it may. Without oversize it goes on behind the rows that
 // were claimed before.
-func (p *postgres) claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
+func (p *postgresClaims) claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 ) (rows []core.Claimed, topics int, err error) {
 	p.cursors.follow(req.ExceptTenants)
 	if !oversize {
@@ -243,13 +264,13 @@ func (p *postgres) claimTopics(ctx context.Context, req core.ClaimRequest, f fil
 		}
 		return nil, 0, err
 	}
-	p.cursors.passed(f, time.Now(), res.took, res.read-len(res.rows))
+	p.cursors.passed(f, time.Now(), res.took, res.counted-len(res.rows))
 	return append(res.rows, rows...), max(topics, res.topics), nil
 }
 
 // claimUnordered claims from the due times since on, or from the beginning. read says whether to
 // find out how much of the index was read.
-func (p *postgres) claimUnordered(ctx context.Context, req core.ClaimRequest, f filter, since []int64,
+func (p *postgresClaims) claimUnordered(ctx context.Context, req core.ClaimRequest, f filter, since []int64,
 	oversize, read bool,
 ) (claimResult, error) {
 	res, err := p.claim(ctx, "claim unordered", p.sql.claimUnordered, req.Node, micros(req.Lease),
@@ -264,32 +285,25 @@ func (p *postgres) claimUnordered(ctx context.Context, req core.ClaimRequest, f 
 	return res, nil
 }
 
-func (p *postgres) claimHeads(ctx context.Context, req core.ClaimRequest, f filter,
+func (p *postgresClaims) claimHeads(ctx context.Context, req core.ClaimRequest, f filter,
 	after core.KeyID,
-) ([]core.Claimed, core.KeyID, error) {
+) ([]core.Claimed, core.KeyID, bool, error) {
 	res, err := p.claim(ctx, "claim heads", p.sql.claimHeads, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Keys),
-		f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served), req.ClaimNo,
+		f.onlyPrefixes(), textArray(prefixes(f.except)), textArray(f.served), req.ClaimNo,
 		textArray(req.ExceptTenants), int64(shortRun(req)))
-	return res.rows, res.next, err
+	return res.rows, res.next, res.counted > 0, err
 }
 
-func (p *postgres) claimLane(ctx context.Context, req core.ClaimRequest, f filter,
+func (p *postgresClaims) claimLane(ctx context.Context, req core.ClaimRequest, f filter,
 	lane core.KeyID,
-) ([]core.Claimed, error) {
+) ([]core.Claimed, bool, error) {
 	res, err := p.claim(ctx, "claim key", p.sql.claimLane, req.Node, micros(req.Lease), int64(req.Limit),
 		micros(req.MaxLease),
-		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:], req.SkipDead,
+		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:],
 		textArray(f.served), req.ClaimNo, textArray(req.ExceptTenants), int64(shortRun(req)))
-	return res.rows, err
-}
-
-func (f filter) onlyPrefixes() any {
-	if f.only == nil {
-		return nil
-	}
-	return textArray(prefixes(f.only))
+	return res.rows, res.counted > 0, err
 }
 
 // postgresEntriesRead is how many entries of the index the transaction has read, finished rows
@@ -303,25 +317,25 @@ type claimResult struct {
 	next    core.KeyID // of a claim of heads
 	topics  int        // of a claim of unordered rows
 	took    time.Duration
-	read    int // index entries, if the claim was asked for them
+	counted int // entries of the index that were read, if the claim was asked for them, or dead heads
 }
 
 // claim runs a claim, which is one statement.
-func (p *postgres) claim(ctx context.Context, what, text string, args ...any) (found claimResult, err error) {
+func (p *postgresClaims) claim(ctx context.Context, what, text string, args ...any) (found claimResult, err error) {
 	err = p.scan(ctx, what, func(q sqlkit.Querier) error {
 		found = claimResult{byTopic: map[string]topicRows{}}
 		start := time.Now()
 		err := sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
 			var s claimScan
-			var last id16
+			var last outboxsql.ID
 			var topics, candidates int
 			var due int64
 			if err := s.scan(res, &due, &last, &topics, &candidates); err != nil {
 				return err
 			}
 			found.topics = max(found.topics, topics)
-			if s.id == (id16{}) { // postgresNoRow
-				found.next, found.read = core.KeyID(last), candidates
+			if s.id == (outboxsql.ID{}) { // postgresNoRow
+				found.next, found.counted = core.KeyID(last), candidates
 				return nil
 			}
 			found.rows = append(found.rows, s.claimed())
@@ -335,10 +349,14 @@ func (p *postgres) claim(ctx context.Context, what, text string, args ...any) (f
 	return found, err
 }
 
-func (p *postgres) nextDue(ctx context.Context, req core.ClaimRequest, f filter) (d time.Duration, ok bool, err error) {
-	var zero core.KeyID
+func (p *postgresClaims) nextDue(ctx context.Context, req core.ClaimRequest, f filter,
+) (d time.Duration, ok bool, err error) {
+	var after core.KeyID
+	if req.Keys <= 0 {
+		after = lastLane
+	}
 	args := []any{
-		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), zero[:],
+		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), after[:],
 		int64(max(req.Keys, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served),
 		textArray(nil), textArray(req.ExceptTenants),
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -19,7 +20,8 @@ type candidate struct {
 	tenant string // of the head of a lane
 	keySeq int64
 	size   int64
-	ok     bool
+	ok     bool  // due and free
+	dead   bool  // no row of its lane can be claimed
 	rowid  int64 // SQLite
 }
 
@@ -61,25 +63,23 @@ func (w *rowwise) claimTopics(ctx context.Context, req core.ClaimRequest, f filt
 	return rows, topics, err
 }
 
-// topics returns the wanted topics: those of the filter, or all that have open unordered rows,
-// found by jumping from one to the next.
+// topics returns the wanted topics: those of the filter, or all that have open unordered rows.
 func (w *rowwise) topics(ctx context.Context, q sqlkit.Querier, f filter) ([]string, error) {
 	if f.only != nil {
 		return f.only, nil
 	}
-	var all []string
+	all, err := w.openTopics(ctx, q)
+	return slices.DeleteFunc(all, func(t string) bool { return !f.wants(t) }), err
+}
+
+// openTopics returns all topics that have open unordered rows. It jumps from one to the next.
+func (w *rowwise) openTopics(ctx context.Context, q sqlkit.Querier) (all []string, err error) {
 	for last := ""; ; {
-		found := false
-		err := sqlkit.EachRow(ctx, q, w.sql.nextTopic, []any{last}, func(res core.Rows) error {
-			found = true
-			return res.Scan(&last)
-		})
+		found, err := sqlkit.FirstRow(ctx, q, w.sql.nextTopic, []any{last}, &last)
 		if err != nil || !found {
 			return all, err
 		}
-		if f.wants(last) {
-			all = append(all, last)
-		}
+		all = append(all, last)
 	}
 }
 
@@ -97,10 +97,8 @@ func (w *rowwise) topicRows(ctx context.Context, q sqlkit.Querier, req core.Clai
 			args = append(append(append(args, t, micros(req.MaxLease)), tenants...), part)
 		}
 		err := sqlkit.EachRow(ctx, q, w.sql.topicRows.text(len(chunk), len(tenants)), args, func(res core.Rows) error {
-			var c candidate
-			var id id16
-			err := res.Scan(w.addressed(&c.rowid, &id, &c.topic, &c.size)...)
-			c.id, c.ok = core.RowID(id), true
+			c := candidate{ok: true}
+			err := res.Scan(w.addressed(&c.rowid, (*outboxsql.ID)(&c.id), &c.topic, &c.size)...)
 			byTopic[c.topic] = append(byTopic[c.topic], c)
 			most = max(most, len(byTopic[c.topic]))
 			return err
@@ -144,13 +142,14 @@ func cut(all []candidate, req core.ClaimRequest, oversize bool) []candidate {
 // claimHeads claims heads of lanes with their runs.
 func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filter,
 	after core.KeyID,
-) ([]core.Claimed, core.KeyID, error) {
+) ([]core.Claimed, core.KeyID, bool, error) {
 	var next core.KeyID
+	dead := false
 	rows, err := w.claimCandidates(ctx, "claim heads", req, func(q sqlkit.Querier) (all []candidate, err error) {
 		rest := req
 		for next = after; ; {
 			scan := laneScan{
-				tables: w, filter: f, skipDead: req.SkipDead, most: min(rest.Keys, headPage), bound: next,
+				tables: w, filter: f, most: min(rest.Keys, headPage), bound: next,
 				depth: min(rest.Run, rest.Limit), short: shortRun(rest),
 			}
 			if next == after { // a later look is needed where heads are blocked or lanes short
@@ -160,10 +159,12 @@ func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filte
 				return nil, err
 			}
 			next = scan.next
-			heads, err := w.claimableHeads(ctx, q, req, f, scan.heads)
+			heads, err := w.headsOf(ctx, q, req, f, scan.heads)
 			if err != nil {
 				return nil, err
 			}
+			dead = dead || slices.ContainsFunc(heads, func(h head) bool { return h.dead })
+			heads = claimable(heads)
 			rows, cutShort, err := w.runs(ctx, q, rest, f, heads, scan.behind, len(all) == 0)
 			if err != nil {
 				return nil, err
@@ -185,7 +186,7 @@ func (w *rowwise) claimHeads(ctx context.Context, req core.ClaimRequest, f filte
 			}
 		}
 	})
-	return rows, next, err
+	return rows, next, dead, err
 }
 
 // headPage is how many lanes are looked at, at most, before their runs are read.
@@ -199,25 +200,30 @@ func shortRun(req core.ClaimRequest) int { return max(1, min(req.Run, req.Limit/
 // claimLane claims the head of one lane with its run.
 func (w *rowwise) claimLane(ctx context.Context, req core.ClaimRequest, f filter,
 	lane core.KeyID,
-) ([]core.Claimed, error) {
-	return w.claimCandidates(ctx, "claim key", req, func(q sqlkit.Querier) ([]candidate, error) {
+) (claimed []core.Claimed, dead bool, err error) {
+	claimed, err = w.claimCandidates(ctx, "claim key", req, func(q sqlkit.Querier) ([]candidate, error) {
 		rows, err := w.laneRows(ctx, q, req, lane, max(1, min(req.Run, req.Limit)))
 		if err != nil || len(rows) == 0 || !f.wants(rows[0].topic) ||
 			slices.Contains(req.ExceptTenants, rows[0].tenant) {
 			return nil, err
 		}
+		dead = rows[0].dead
+		if i := slices.IndexFunc(rows, func(c candidate) bool { return !c.ok }); i >= 0 {
+			rows = rows[:i]
+		}
 		return cut(rows, req, true), nil
 	})
+	return claimed, dead, err
 }
 
-// head is the first row of a lane, if it is open.
+// head is the first row of a lane.
 type head struct {
 	candidate
 	until time.Duration // how long until it is due and free
 }
 
-// headsOf reads heads of wanted topics and tenants: whether they are due and free. A dead one is
-// left out: no row of its lane can be claimed.
+// headsOf reads heads of wanted topics and tenants: whether they are dead, and whether they are due
+// and free.
 func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
 	first []candidate,
 ) ([]head, error) {
@@ -233,10 +239,11 @@ func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 			args = append(args, chunk[i].id[:])
 		}
 		err := sqlkit.EachRow(ctx, q, w.sql.heads.text(len(chunk)), args, func(res core.Rows) error {
-			var id id16
+			var id outboxsql.ID
 			var h head
 			var us *int64 // nil: a date of MySQL without a day, which only another program writes
-			if err := res.Scan(w.addressed(&h.rowid, &id, &h.topic, &h.tenant, &h.size, &h.ok, &us)...); err != nil {
+			if err := res.Scan(w.addressed(&h.rowid, &id, &h.topic, &h.tenant, &h.size, &h.ok, &us,
+				&h.dead)...); err != nil {
 				return err
 			}
 			if us != nil {
@@ -257,11 +264,8 @@ func (w *rowwise) headsOf(ctx context.Context, q sqlkit.Querier, req core.ClaimR
 	return heads, nil
 }
 
-func (w *rowwise) claimableHeads(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, f filter,
-	first []candidate,
-) ([]head, error) {
-	heads, err := w.headsOf(ctx, q, req, f, first)
-	return slices.DeleteFunc(heads, func(h head) bool { return !h.ok }), err
+func claimable(heads []head) []head {
+	return slices.DeleteFunc(heads, func(h head) bool { return !h.ok })
 }
 
 // runs returns the heads with the rows behind them, up to the first that is not due and free. It
@@ -283,13 +287,14 @@ func (w *rowwise) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimRequ
 		rows := behind[heads[i].lane]
 		followers = append(followers, rows[:min(len(rows), run-1)]...)
 	}
-	claimable, err := w.claimableHeads(ctx, q, req, f, followers)
+	next, err := w.headsOf(ctx, q, req, f, followers)
 	if err != nil {
 		return nil, false, err
 	}
-	byID := make(map[core.RowID]*candidate, len(claimable))
-	for i := range claimable {
-		byID[claimable[i].id] = &claimable[i].candidate
+	next = claimable(next)
+	byID := make(map[core.RowID]*candidate, len(next))
+	for i := range next {
+		byID[next[i].id] = &next[i].candidate
 	}
 	for i := range heads {
 		all = append(all, heads[i].candidate)
@@ -306,27 +311,17 @@ func (w *rowwise) runs(ctx context.Context, q sqlkit.Querier, req core.ClaimRequ
 	return kept, short || len(kept) < len(all), nil
 }
 
-// laneRows reads the first rows of a lane, at most run, up to the first that is dead, not due or
-// not free.
+// laneRows reads the first rows of a lane, at most run.
 func (w *rowwise) laneRows(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest, lane core.KeyID,
 	run int,
-) (rows []candidate, err error) {
-	text := w.sql.laneRows
-	if req.SkipDead {
-		text = w.sql.liveRows
-	}
-	broken := false
-	err = sqlkit.EachRow(ctx, q, text, []any{micros(req.MaxLease), lane[:], run}, func(res core.Rows) error {
-		var id id16
+) ([]candidate, error) {
+	args := []any{micros(req.MaxLease), lane[:], run}
+	return sqlkit.Rows(ctx, q, w.sql.laneRows, args, func(res core.Rows) (candidate, error) {
 		c := candidate{lane: lane}
-		err := res.Scan(w.addressed(&c.rowid, &id, &c.topic, &c.tenant, &c.keySeq, &c.size, &c.ok)...)
-		c.id = core.RowID(id)
-		if broken = broken || !c.ok; !broken {
-			rows = append(rows, c)
-		}
-		return err
+		err := res.Scan(w.addressed(&c.rowid, (*outboxsql.ID)(&c.id), &c.topic, &c.tenant, &c.keySeq, &c.size, &c.ok,
+			&c.dead)...)
+		return c, err
 	})
-	return rows, err
 }
 
 // claimCandidates reads candidates without locks and leases those that it can lock. If other claims
@@ -335,17 +330,12 @@ func (w *rowwise) claimCandidates(ctx context.Context, what string, req core.Cla
 	find func(q sqlkit.Querier) ([]candidate, error),
 ) (rows []core.Claimed, err error) {
 	for range 4 {
-		var wanted []candidate
-		err = w.single(ctx, what, func(q sqlkit.Querier) (err error) {
-			wanted, err = find(q)
-			return err
-		})
+		wanted, err := sqlkit.Ask(ctx, w.single, what, find)
 		if err != nil || len(wanted) == 0 {
 			return nil, err
 		}
-		err = w.inTx(ctx, what, func(q sqlkit.Querier) (err error) {
-			rows, err = w.lease(ctx, q, req, wanted)
-			return err
+		rows, err = sqlkit.Ask(ctx, w.inTx, what, func(q sqlkit.Querier) ([]core.Claimed, error) {
+			return w.lease(ctx, q, req, wanted)
 		})
 		if err != nil || len(rows) > 0 {
 			return rows, err
@@ -462,13 +452,21 @@ func (w *rowwise) leastDue(ctx context.Context, q sqlkit.Querier, req core.Claim
 			look(untilDue(*us))
 		}
 	}
-	scan := laneScan{tables: w, filter: f, skipDead: req.SkipDead, most: max(req.Keys, 1)}
+	if req.Keys <= 0 {
+		return least, ok, nil
+	}
+	scan := laneScan{tables: w, filter: f, most: req.Keys}
 	if err := scan.run(ctx, q); err != nil {
 		return 0, false, err
 	}
 	heads, err := w.headsOf(ctx, q, req, f, scan.heads)
 	for _, h := range heads {
-		look(h.until)
+		switch {
+		case !h.dead:
+			look(h.until)
+		case req.SkipDead: // a claim takes it out of its key
+			look(0)
+		}
 	}
 	return least, ok, err
 }

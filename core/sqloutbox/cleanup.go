@@ -23,58 +23,9 @@ type sweep struct {
 // are read in every walk until they are old, so a walk must be able to pass many of them.
 const sweepTime = time.Second
 
-// page is what a cleanup found in one part of the primary key.
-type page struct {
-	deleted, seen int
-	last          core.RowID // of the rows seen
-	cut           bool       // there was no time for all of them: last is where to go on
-}
-
-// keeps says how long rows stay after they ended.
-type keeps struct{ done, discarded time.Duration }
-
-// least is the time after which the first rows may go.
-func (k keeps) least() time.Duration { return min(k.done, k.discarded) }
-
-// args are the parameters of the condition on a row to be old, in the order of rowwise.
-func (k keeps) args() []any { return []any{micros(k.done), micros(k.discarded)} }
-
-// Cleanup implements core.Repository. It reads the table in pages of at most limit rows, each in a
-// transaction of its own, for about a second, and goes on there in the next call. It stops when it
-// has deleted more than half of limit, because the next pages would be small.
-func (r *Repository) Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
-	deleted, _, err = r.Clean(ctx, core.CleanupRequest{Keep: keep, KeepDiscarded: keep, Limit: limit})
-	return deleted, err
-}
-
-var _ core.Cleaner = (*Repository)(nil)
-
-// Clean implements core.Cleaner. On PostgreSQL, MariaDB and MySQL the rows that req.Archive gets
-// are locked until they are deleted, and a row that is locked already is left for the next walk.
-func (r *Repository) Clean(ctx context.Context, req core.CleanupRequest) (deleted int, more bool, err error) {
-	limit := min(req.Limit, 10*chunkRows)
-	if limit <= 0 {
-		return 0, false, nil
-	}
-	c := cleaning{keep: keeps{done: req.Keep, discarded: req.KeepDiscarded}, end: sweepEnd(ctx), hook: req.Archive}
-	if r.partitions != nil {
-		deleted, more, err = r.partitions.cleanup(ctx, c, limit)
-	} else {
-		deleted, more, _, err = r.sweep.run(ctx, c, limit, r.database)
-	}
-	return deleted, more || 2*deleted >= limit, err
-}
-
-// cleaning is what a call of Clean is asked for.
-type cleaning struct {
-	keep keeps
-	end  time.Time // when it ends
-	hook archiver  // nil: none
-}
-
 // run goes on with the walk until the end of c. It reports whether a page has old rows that there
 // was no time for, and whether it came to the end of the table.
-func (s *sweep) run(ctx context.Context, c cleaning, limit int, db database,
+func (s *sweep) run(ctx context.Context, c cleaning, limit int, db sweeper,
 ) (deleted int, cut, whole bool, err error) {
 	s.mu.Lock()
 	after := s.after
@@ -104,7 +55,7 @@ func (s *sweep) run(ctx context.Context, c cleaning, limit int, db database,
 }
 
 // page cleans up one page.
-func (c cleaning) page(ctx context.Context, db database, after core.RowID, limit int) (page, error) {
+func (c cleaning) page(ctx context.Context, db sweeper, after core.RowID, limit int) (page, error) {
 	if c.hook != nil {
 		return c.archivePage(ctx, db, after, limit)
 	}
@@ -138,4 +89,66 @@ func sweepNext(last core.RowID, now time.Time, keep time.Duration) core.RowID {
 		return last
 	}
 	return next
+}
+
+// page is what a cleanup found in one part of the primary key.
+type page struct {
+	deleted, seen int
+	last          core.RowID // of the rows seen
+	cut           bool       // there was no time for all of them: last is where to go on
+}
+
+// keeps says how long rows stay after they ended.
+type keeps struct{ done, discarded time.Duration }
+
+// least is the time after which the first rows may go.
+func (k keeps) least() time.Duration { return min(k.done, k.discarded) }
+
+// args are the parameters of the condition on a row to be old, in the order of rowwise.
+func (k keeps) args() []any { return []any{micros(k.done), micros(k.discarded)} }
+
+// cleaning is what a call of Cleanup is asked for.
+type cleaning struct {
+	keep keeps
+	end  time.Time // when it ends
+	hook archiver  // nil: none
+}
+
+// archiver is core.CleanupRequest.Archive.
+type archiver func(ctx context.Context, rows []core.ArchivedEvent) error
+
+// archivable is a row that is old.
+type archivable struct {
+	id    core.RowID
+	bytes int64 // of its payload
+}
+
+// sweeper deletes the old rows of a table, or of a partition.
+type sweeper interface {
+	// cleanup reads the next limit rows behind the id after, and deletes those that are old.
+	cleanup(ctx context.Context, keep keeps, after core.RowID, limit int) (page, error)
+	// archivable reads the same rows and returns those that are old. archive gives rows to the hook
+	// and deletes them if it returns nil. It leaves out rows that another transaction holds, and
+	// those that are not old.
+	archivable(ctx context.Context, keep keeps, after core.RowID, limit int) (old []archivable, found page, err error)
+	archive(ctx context.Context, keep keeps, ids []core.RowID, hook archiver) (deleted int, err error)
+}
+
+// Cleanup implements core.Repository. It reads the table in pages of at most req.Limit rows, each
+// in a transaction of its own, for about a second, and goes on there in the next call. It stops
+// when it has deleted more than half of req.Limit, because the next pages would be small. On
+// PostgreSQL, MariaDB and MySQL the rows that req.Archive gets are locked until they are deleted,
+// and a row that is locked already is left for the next walk.
+func (r *Repository) Cleanup(ctx context.Context, req core.CleanupRequest) (deleted int, more bool, err error) {
+	limit := min(req.Limit, 10*chunkRows)
+	if limit <= 0 {
+		return 0, false, nil
+	}
+	c := cleaning{keep: keeps{done: req.Keep, discarded: req.KeepDiscarded}, end: sweepEnd(ctx), hook: req.Archive}
+	if r.partitions != nil {
+		deleted, more, err = r.partitions.cleanup(ctx, c, limit)
+	} else {
+		deleted, more, _, err = r.sweep.run(ctx, c, limit, r.database)
+	}
+	return deleted, more || 2*deleted >= limit, err
 }

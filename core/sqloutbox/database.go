@@ -2,10 +2,10 @@ package sqloutbox
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -22,9 +22,15 @@ type database interface {
 	// With oversize the first row may have more bytes than the limit: the claim has no rows yet.
 	claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 	) (rows []core.Claimed, topics int, err error)
+	// claimHeads and claimLane report in addition whether a key of which rows are wanted begins with
+	// a dead one.
 	claimHeads(ctx context.Context, req core.ClaimRequest, f filter, after core.KeyID,
-	) (rows []core.Claimed, next core.KeyID, err error)
-	claimLane(ctx context.Context, req core.ClaimRequest, f filter, lane core.KeyID) ([]core.Claimed, error)
+	) (rows []core.Claimed, next core.KeyID, dead bool, err error)
+	claimLane(ctx context.Context, req core.ClaimRequest, f filter, lane core.KeyID,
+	) (rows []core.Claimed, dead bool, err error)
+	// leaveKeys looks at the keys at which claimHeads looks, and takes the dead rows out of them with
+	// which they begin. It returns how many.
+	leaveKeys(ctx context.Context, req core.ClaimRequest, f filter, after core.KeyID) (left int, err error)
 	nextDue(ctx context.Context, req core.ClaimRequest, f filter) (d time.Duration, ok bool, err error)
 
 	// Mark methods get at most markChunk rows, each once, in ascending order of their ids. They
@@ -50,88 +56,28 @@ type database interface {
 	// lockDead locks those of the rows that are dead and left their key, and with skipDead those
 	// too that are still in it. appendDead gives such a row a copy at the end of its key, and
 	// discards it.
-	lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool) ([]sourceRow, error)
-	appendDead(ctx context.Context, q sqlkit.Querier, d sourceRow, req core.AdminRequest) error
-	// lockDone locks those of the rows that are done and no replays. Their lanes are those of the
-	// replays. replay inserts the row that replays such a row.
-	lockDone(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]sourceRow, error)
-	replay(ctx context.Context, q sqlkit.Querier, d sourceRow, req core.AdminRequest) error
+	lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool) ([]outboxsql.Source, error)
+	appendDead(ctx context.Context, q sqlkit.Querier, d outboxsql.Source, req core.AdminRequest) error
+	// nextKeySeq takes the next number of d.Lane for the row d.NewID.
+	nextKeySeq(ctx context.Context, q sqlkit.Querier, d outboxsql.Source) (seq int64, err error)
 
-	// cleanup reads the next limit rows behind the id after, and deletes those that are old.
-	cleanup(ctx context.Context, keep keeps, after core.RowID, limit int) (page, error)
-	// archivable reads the same rows and returns those that are old. archive gives rows to the hook
-	// and deletes them if it returns nil. It leaves out rows that another transaction holds, and
-	// those that are not old.
-	archivable(ctx context.Context, keep keeps, after core.RowID, limit int) (old []archivable, found page, err error)
-	archive(ctx context.Context, keep keeps, ids []core.RowID, hook archiver) (deleted int, err error)
+	sweeper
 	// lockIdleKeys locks the idle keys in the next part of the key rows. It returns them, the last
 	// key and the size of that part.
 	lockIdleKeys(ctx context.Context, q sqlkit.Querier, idle time.Duration, after core.KeyID, limit int,
 	) (locked []core.KeyID, last core.KeyID, seen int, err error)
 	deleteEmptyKeys(ctx context.Context, q sqlkit.Querier, locked []core.KeyID) (deleted int, err error)
 	resetKeys(ctx context.Context, q sqlkit.Querier) (changed int64, err error)
+	// audit writes an audit row about d.
+	audit(ctx context.Context, q sqlkit.Querier, action string, d outboxsql.Source, req core.AdminRequest) error
 	// auditWhole writes an audit row that names no event, and a topic or none.
 	auditWhole(ctx context.Context, q sqlkit.Querier, action, topic string, req core.AdminRequest) error
 }
 
-// dialect has the parts of a dialect.
-type dialect struct {
-	name  core.Dialect
-	words map[string]word // pieces of its SQL; see names.expand
-	open  func(p pool, n names) database
-	// place is a SELECT of two texts for a place: the database, and on PostgreSQL the table that
-	// the connection finds.
-	place func(n names) string
-	// placeHasTable says that a place has a table, unless there is none yet.
-	placeHasTable bool
-	// inMemory reports whether a pool certainly has a database of its own, in memory.
-	inMemory func(pool any) bool
-	wake     func(p pool, n names) waker
-	// params is how statements are written that are built when they are needed.
-	params *params
-	// layout is the statement that reads the partitions of the table. Empty: it can have none.
-	layout string
-	// blankEnd is written behind a text that ends with a blank, because comparisons of texts ignore
-	// blanks at the end. Empty: they do not.
-	blankEnd string
-}
-
-func onServer(any) bool { return false }
-
-// dialectOf and byDialect.of are the only places that tell the dialects apart.
-func dialectOf(d core.Dialect) (dialect, error) {
-	switch d {
-	case core.Postgres:
-		return dialect{
-			name: d, words: postgresWords, open: newPostgres, place: postgresPlace, placeHasTable: true,
-			inMemory: onServer, wake: newPostgresWaker, params: &postgresParams, layout: postgresLayout,
-		}, nil
-	case core.MySQL:
-		return dialect{
-			name: d, words: mysqlWords, open: newMySQL, place: mysqlPlace, inMemory: onServer, wake: newBell,
-			params: &mysqlParams, blankEnd: mysqlBlankEnd,
-		}, nil
-	case core.SQLite:
-		return dialect{
-			name: d, words: sqliteWords, open: newSQLite, place: sqlitePlace, inMemory: privateMemory,
-			wake: newFileVersion, params: &sqliteParams,
-		}, nil
-	default:
-		return dialect{}, fmt.Errorf("sqloutbox: Config.Dialect %q is not one of postgres, mysql, sqlite", string(d))
-	}
-}
-
-// byDialect has one value for each dialect.
-type byDialect[T any] struct{ postgres, mysql, sqlite T }
-
-// of returns the value for the dialect of the names.
-func (b byDialect[T]) of(n names) T {
-	switch n.dialect.name {
-	case core.Postgres:
-		return b.postgres
-	case core.MySQL:
-		return b.mysql
-	default: // dialectOf accepts no other one
-		return b.sqlite
-	}
+// component is a part of a Repository with statements of its own.
+type component[S any] struct {
+	pool     pool
+	names    names
+	database database
+	sql      S
 }

@@ -60,7 +60,7 @@ func (r *Repository) InsertOrDefer(
 		Join: r.join, Sending: func() { d.Sending(own.claimNo) },
 		Done: func(err error) { d.Done(own.places, err) }, Own: own,
 	}
-	err = r.database.insert(sqltx.OfferInsert(ctx, offer), tx, b)
+	err = r.database.insert(offer.Offer(ctx), tx, b)
 	switch {
 	case offer.Taken(): // an error on the way back is none of the rows
 		return nil, true, nil

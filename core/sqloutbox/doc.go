@@ -10,7 +10,7 @@
 //	repo, err := sqloutbox.New(pool, sqloutbox.Config{})
 //	err = repo.Migrate(ctx) // creates or upgrades the tables; or your own tool applies Migrations
 //	err = repo.Check(ctx)   // at start: names the differences
-//	ob, err := core.New(core.Config{Repository: repo, Publisher: publisher})
+//	ob, err := core.New(core.Config{Repository: repo, Publisher: publisher, Relay: relay.Config{}})
 //
 // The transactions for Publish come from package sqltx, or from the adapter of an ORM.
 //

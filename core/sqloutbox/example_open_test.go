@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
@@ -42,7 +43,7 @@ func ExampleOpen() {
 func ExampleOpenConnector() {
 	var connector silentDriver // stdlib.GetConnector(config), mysql.NewConnector(config)
 	db, ob, err := sqloutbox.OpenConnector(context.Background(), connector, sqloutbox.OpenConfig{
-		Dialect: core.Postgres, Workers: 64, Retention: core.Retention{DeleteOnSuccess: true},
+		Dialect: core.Postgres, Relay: relay.Config{Workers: 64, Retention: relay.Retention{DeleteOnSuccess: true}},
 	})
 	if err != nil {
 		panic(err)

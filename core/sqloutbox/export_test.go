@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
 // Texts returns every statement of a configuration by its name, for the golden files. A statement
@@ -19,17 +17,23 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 		return nil, err
 	}
 	texts := map[string]string{}
-	switch db := n.dialect.open(pool{}, n).(type) {
+	switch db := openDatabase(pool{}, n).(type) {
 	case *postgres:
-		addFields(texts, reflect.ValueOf(db.sql).Elem())
-		texts["insert one"] = db.sql.insertOne.text(0)
-		texts["insert one, hot and ordered"] = db.sql.insertOne.text(shapeHot | shapeOrdered)
+		for _, statements := range []any{
+			db.postgresClaims.sql, db.postgresLeaving.sql, db.postgresMarks.sql, db.postgresAdmin.sql,
+			db.postgresArchive.sql, db.postgresJanitor.sql,
+		} {
+			addFields(texts, reflect.ValueOf(statements))
+		}
+		texts["planner"] = postgresPlanner
+		texts["insert one"] = db.insertOne.text(0)
+		texts["insert one, hot and ordered"] = db.insertOne.text(shapeHot | shapeOrdered)
 		all := (shapeOptional<<len(optionalColumns) - 1) &^ shapeByLog
-		texts["insert one, everything"] = db.sql.insertOne.text(all)
-		texts["insert one, by the log"] = db.sql.insertOne.text(shapeByLog)
-		texts["insert 2 rows"] = db.sql.insertText(2, 0, false)
-		texts["insert 3 rows, 2 lanes"] = db.sql.insertText(3, 2, false)
-		texts["insert 3 rows, 2 lanes, by the log"] = db.sql.insertText(3, 2, true)
+		texts["insert one, everything"] = db.insertOne.text(all)
+		texts["insert one, by the log"] = db.insertOne.text(shapeByLog)
+		texts["insert 2 rows"] = db.insertText(2, 0, false)
+		texts["insert 3 rows, 2 lanes"] = db.insertText(3, 2, false)
+		texts["insert 3 rows, 2 lanes, by the log"] = db.insertText(3, 2, true)
 	case *rowwise:
 		addFields(texts, reflect.ValueOf(db.sql).Elem())
 		statements := db.plain
@@ -55,10 +59,10 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 		return nil, fmt.Errorf("the statements of a %T are not known here", db)
 	}
 	for what, statements := range map[string]any{
-		"audit": newAuditStatements(n),
-		"relay": newRelayStatements(n), "plan": newPlanStatements(n), "pause": newPauseStatements(n),
-		"group": newGroupStatements(n),
-		"rate":  newRateStatements(n), "window": newWindowStatements(n), "type": newTypeStatements(n),
+		"admin": newAdminStatements(n), "audit": newAuditStatements(n), "relay": newRelayStatements(n),
+		"pause": newPauseStatements(n),
+		"rate":  newRateStatements(n), "type": newTypeStatements(n),
+		"history": newHistoryStatements(n),
 	} {
 		of := map[string]string{}
 		addFields(of, reflect.ValueOf(statements))
@@ -66,41 +70,13 @@ func Texts(cfg Config, mariadb bool) (map[string]string, error) {
 			texts[what+": "+name] = text
 		}
 	}
-	addEventQueries(texts, n)
+	texts["history: add 2"] = newHistoryStatements(n).add.text(2)
 	for name, text := range texts {
 		if len(text) < len("SELECT 1") {
 			return nil, fmt.Errorf("statement %s is missing", name)
 		}
 	}
 	return texts, nil
-}
-
-// addEventQueries adds the statements that list events: for each part of the table one with every
-// filter, and one without a filter.
-func addEventQueries(texts map[string]string, n names) {
-	at := time.Unix(1, 0)
-	all := ops.Scan{Filter: ops.Filter{
-		Statuses: []ops.Status{ops.StatusNew, ops.StatusDone}, Type: "t", TenantID: "a", Key: "k", AggregateType: "a",
-		AggregateID: "a", ErrorCode: "c", Fingerprint: "f", CreatedFrom: at, CreatedBefore: at,
-	}, AfterSeq: 1, BeforeSeq: 9}
-	for name, p := range map[string]part{
-		"by id": {first: core.RowID{1}, last: core.RowID{2}}, "dead": {index: byDead, noLane: true},
-		"open": {index: byTopic}, "open of a topic": {index: byTopic, topic: "t"}, "of keys": {index: byLane},
-		"of a key": {index: byLane, lane: core.KeyID{1}},
-	} {
-		from := cursor{ID: core.RowID{1}}
-		texts["list events "+name] = newEventQuery(n, all, &p).events(from, 9, 9)
-		newest := ops.Scan{Newest: true}
-		texts["list events "+name+", newest"] = newEventQuery(n, newest, &part{
-			index: p.index, first: p.first, topic: p.topic,
-			lane: p.lane,
-		}).events(from, 9, 9)
-	}
-	texts["list events, last"] = newEventQuery(n, ops.Scan{}, &part{}).last(cursor{}, 9)
-	q := &eventQuery{names: n}
-	texts["read content"] = n.expand(q.content(core.RowID{}))
-	q = &eventQuery{names: n}
-	texts["read audit"] = n.expand(q.audit(core.RowID{}))
 }
 
 // addFields adds the statements that are fields of a struct, under the names of the fields.
@@ -143,3 +119,6 @@ var (
 	Clean     = clean
 	SweepNext = sweepNext
 )
+
+// Core returns the settings for core.New.
+func (c OpenConfig) Core(repo core.Repository) core.Config { return c.core(repo) }

@@ -5,11 +5,14 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -28,14 +31,10 @@ type place struct {
 // String implements fmt.Stringer, for errors.
 func (p place) String() string { return strings.TrimSpace(p.database + " " + p.table) }
 
-func (r *Repository) place(ctx context.Context, q sqlkit.Querier) (p place, err error) {
-	_, err = sqlkit.FirstRow(ctx, q, r.names.dialect.place(r.names), nil, &p.database, &p.table)
-	return p, err
-}
-
-// home is the place of the Repository's own pool and of the other pools that were met. The zero
-// value is ready for use.
+// home is the place of the Repository's own pool and of the other pools that were met.
 type home struct {
+	names names
+
 	mu         sync.Mutex
 	place      place
 	found      bool // place is set
@@ -86,7 +85,7 @@ func (h *home) keep(p place) {
 }
 
 // learn asks for the place in the background, unless that was tried a short while ago.
-func (h *home) learn(ask func(context.Context, sqlkit.Querier) (place, error), q sqlkit.Querier) {
+func (h *home) learn(q sqlkit.Querier) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.asking || !h.asked.IsZero() && time.Since(h.asked) < learnAgain {
@@ -94,7 +93,7 @@ func (h *home) learn(ask func(context.Context, sqlkit.Querier) (place, error), q
 	}
 	h.asking, h.asked = true, time.Now()
 	go func() {
-		h.learnNow(context.Background(), ask, q)
+		h.learnNow(context.Background(), q)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.asking = false
@@ -102,24 +101,51 @@ func (h *home) learn(ask func(context.Context, sqlkit.Querier) (place, error), q
 }
 
 // learnNow asks for the place. It keeps what it knew if q does not answer in time.
-func (h *home) learnNow(ctx context.Context, ask func(context.Context, sqlkit.Querier) (place, error),
-	q sqlkit.Querier,
-) {
+func (h *home) learnNow(ctx context.Context, q sqlkit.Querier) {
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
-	if p, err := ask(ctx, q); err == nil {
+	if p, err := h.own(ctx, q); err == nil {
 		h.keep(p)
 	}
 }
 
-// own is place for the Repository's own pool. A table that does not exist yet is an error, because
-// it will have another oid.
-func (r *Repository) own(ctx context.Context, q sqlkit.Querier) (place, error) {
-	p, err := r.place(ctx, q)
-	if err == nil && r.names.dialect.placeHasTable && p.table == "" {
+// ask returns the place of a connection.
+func (h *home) ask(ctx context.Context, q sqlkit.Querier) (p place, err error) {
+	text := outboxsql.ByDialect[func(names) string]{Postgres: postgresPlace, MySQL: mysqlPlace, SQLite: sqlitePlace}
+	_, err = sqlkit.FirstRow(ctx, q, text.Of(h.names.dialect)(h.names), nil, &p.database, &p.table)
+	return p, err
+}
+
+// own is ask for the Repository's own pool. A table that does not exist yet is an error, because it
+// will have another oid.
+func (h *home) own(ctx context.Context, q sqlkit.Querier) (place, error) {
+	p, err := h.ask(ctx, q)
+	if err == nil && p.table == "" && (outboxsql.ByDialect[bool]{Postgres: true}).Of(h.names.dialect) {
 		err = errNoTable
 	}
 	return p, err
+}
+
+func postgresPlace(n names) string {
+	return "SELECT current_database(), COALESCE(to_regclass('" + n.event + "')::oid::text, '')"
+}
+
+func mysqlPlace(n names) string {
+	if n.schema != "" { // the tables are there, whatever the database of the connection
+		return "SELECT '', ''"
+	}
+	return "SELECT COALESCE(DATABASE(), ''), ''"
+}
+
+func sqlitePlace(names) string {
+	return "SELECT file, '' FROM pragma_database_list WHERE name = 'main'"
+}
+
+// inMemory reports whether a pool certainly has a database of its own, in memory.
+func (h *home) inMemory(pool any) bool {
+	onServer := func(any) bool { return false }
+	of := outboxsql.ByDialect[func(any) bool]{Postgres: onServer, MySQL: onServer, SQLite: privateMemory}
+	return of.Of(h.names.dialect)(pool)
 }
 
 var errNoTable = errors.New("there is no table of events")
@@ -157,4 +183,62 @@ func dsnIn(connector reflect.Value, depth int) (dsn string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// CheckTx implements core.Repository. A transaction that was begun on the pool of r costs nothing,
+// and neither does one whose pool is not known, which passes. The first one of each other pool
+// costs one short query in the transaction. It names the database, on PostgreSQL with the table of
+// events that the connection finds, on SQLite by its file. core.ErrOtherDatabase lists the limits.
+//
+// CheckTx never waits for the pool of r, because the transaction may hold what that pool needs.
+// Migrate and Check learn the name of r's own database. Otherwise the first CheckTx that needs the
+// name has it asked for in the background, and transactions of other pools pass until it is known.
+func (r *Repository) CheckTx(ctx context.Context, tx core.Tx) error {
+	if d := tx.Dialect(); d != r.dialect {
+		return fmt.Errorf("%w: the transaction is one of %s and the outbox is in %s", core.ErrOtherDatabase, d,
+			r.dialect)
+	}
+	pool := begunOn(tx)
+	if pool == nil || r.same(pool) {
+		return nil
+	}
+	other, met := r.home.neighbour(pool)
+	if other.same {
+		return nil
+	}
+	ours, known := r.home.known()
+	if !met || known && other.place != ours { // the connection may find another table now
+		var err error
+		if other.place, err = r.home.ask(ctx, tx); err != nil {
+			return fmt.Errorf("sqloutbox: which database the transaction is in: %w", err)
+		}
+	}
+	private := other.place == place{} && r.home.inMemory(pool)
+	other.same = known && other.place == ours && !private
+	r.home.met(pool, other)
+	if !other.same {
+		r.home.learn(r.each())
+	}
+	switch {
+	case private:
+		return fmt.Errorf("%w: that is another one in memory", core.ErrOtherDatabase)
+	case known && !other.same:
+		return fmt.Errorf("%w: that is %q and the outbox is in %q", core.ErrOtherDatabase, other.place, ours)
+	}
+	return nil
+}
+
+// begunOn returns the *sql.DB or the Pool that a transaction was begun on, nil if it is not known.
+func begunOn(tx core.Tx) any {
+	switch t := tx.(type) {
+	case interface{ Pool() *sql.DB }:
+		if db := t.Pool(); db != nil {
+			return db
+		}
+	case interface{ Pool() Pool }:
+		if p := t.Pool(); p != nil {
+			return p
+		}
+	}
+	return nil
 }

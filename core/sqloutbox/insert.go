@@ -6,18 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
-)
-
-const (
-	// Rows of one INSERT: 18 parameters for each stay below every database's limit.
-	chunkRows  = 1000
-	chunkLanes = 1000    // lanes of one upsert
-	chunkBytes = 4 << 20 // payload of one INSERT, below the smallest default of max_allowed_packet
 )
 
 // Insert implements core.Repository. Statements run in tx once and are never repeated: after a
@@ -68,10 +63,104 @@ func insertError(err error) error {
 	case sqlerr.Retryable(err) || sqlerr.State(err) == "25P02":
 		err = errtext.Errorf("%w: %w", core.ErrTxAborted, err)
 	case sqlerr.MissingTable(err):
-		err = fmt.Errorf("%w (%s)", err, howToCreate)
+		err = errtext.Errorf("%w: %w (%s)", core.ErrNoTables, err, howToCreate)
 	}
 	return errtext.Errorf("sqloutbox: insert: %w", err)
 }
+
+// occurredText writes a time that every database reads the same in any time zone of the session.
+func occurredText(t time.Time, layout string) string { return t.UTC().Format(layout) }
+
+// bytesOf returns the bytes of an id. It is nil for the zero id, which is stored as NULL.
+func bytesOf[T core.RowID | core.KeyID | outboxsql.ID](v T) any {
+	a := [16]byte(v)
+	if a == [16]byte{} {
+		return nil
+	}
+	return a[:]
+}
+
+// shape says which parts a row has.
+type shape int
+
+const (
+	shapeHot shape = 1 << iota
+	shapeDelayed
+	shapeOrdered
+	shapeByLog
+	shapeOptional // of the first of optionalColumns; those of the others follow
+)
+
+func (s shape) has(part shape) bool { return s&part != 0 }
+
+// byLog is core.LogReader as a constant of SQL.
+const byLog = "'" + core.LogReader + "'"
+
+// optionalColumns are the columns that an event may lack.
+var optionalColumns = [...]string{
+	"schema_version", "aggregate_type", "aggregate_id", "aggregate_version", "tenant_id", "partition_key",
+	"content_type", "headers",
+}
+
+// shapeOf returns the shape of a row, and its arguments. id and occurred are as the database wants
+// them, and place is the place of a row that has a key.
+func shapeOf(row *core.NewRow, req *core.InsertRequest, headers, id, occurred any, place ...any) (s shape, args []any) {
+	e := &row.Event
+	args = make([]any, 0, 12+len(optionalColumns))
+	args = append(args, id, e.ID, e.Type, e.Topic, notNil(e.Payload), occurred)
+	if row.Hot {
+		s |= shapeHot
+		args = append(args, req.ClaimNo, req.Node, micros(req.Lease))
+	}
+	if row.ByLog {
+		s |= shapeByLog
+	}
+	if e.Delay > 0 {
+		s |= shapeDelayed
+		args = append(args, micros(e.Delay))
+	}
+	if !row.KeyID.IsZero() {
+		s |= shapeOrdered
+		args = append(args, place...)
+	}
+	for i, v := range [...]any{
+		orNil(e.SchemaVersion), orNil(e.AggregateType), orNil(e.AggregateID), orNil(e.AggregateVersion),
+		orNil(e.TenantID), orNil(e.Key), orNil(e.ContentType), headers,
+	} {
+		if v != nil {
+			s |= shapeOptional << i
+			args = append(args, v)
+		}
+	}
+	return s, args
+}
+
+// shaped is a statement whose text depends on the shape of its row.
+type shaped struct {
+	build func(s shape) string
+	kept  sync.Map // by shape
+}
+
+// newShaped makes a shaped of a function that builds its text, and expands its words.
+func newShaped(n names, build func(s shape) string) *shaped {
+	return &shaped{build: func(s shape) string { return n.expand(build(s)) }}
+}
+
+func (t *shaped) text(s shape) string {
+	if text, ok := t.kept.Load(s); ok {
+		return text.(string)
+	}
+	text := t.build(s)
+	t.kept.Store(s, text)
+	return text
+}
+
+const (
+	// Rows of one INSERT: 18 parameters for each stay below every database's limit.
+	chunkRows  = 1000
+	chunkLanes = 1000    // lanes of one upsert
+	chunkBytes = 4 << 20 // payload of one INSERT, below the smallest default of max_allowed_packet
+)
 
 // batch is one call of Insert.
 type batch struct {
@@ -163,16 +252,4 @@ func (b *batch) chunks(fn func(rows []int) error) error {
 		size += n
 	}
 	return fn(b.order[start:])
-}
-
-// occurredText writes a time that every database reads the same in any time zone of the session.
-func occurredText(t time.Time, layout string) string { return t.UTC().Format(layout) }
-
-// bytesOf returns the bytes of an id. It is nil for the zero id, which is stored as NULL.
-func bytesOf[T core.RowID | core.KeyID | id16](v T) any {
-	a := [16]byte(v)
-	if a == [16]byte{} {
-		return nil
-	}
-	return a[:]
 }

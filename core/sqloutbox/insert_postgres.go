@@ -7,11 +7,37 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
+// postgresInserts is the part of postgres that inserts.
+type postgresInserts struct {
+	names     names
+	insertOne *shaped
+	texts     *[2][cachedRows + 1]*sized // with rows of a reader of the log; by the number of lanes
+}
+
+func newPostgresInserts(n names) postgresInserts {
+	p := postgresInserts{names: n, insertOne: newShaped(n, postgresInsertOne), texts: new([2][cachedRows + 1]*sized)}
+	for lanes := range p.texts[0] {
+		p.texts[0][lanes] = newSized(n, func(rows int) string { return postgresInsert(rows, lanes, false) })
+		p.texts[1][lanes] = newSized(n, func(rows int) string { return postgresInsert(rows, lanes, true) })
+	}
+	return p
+}
+
+// insertText returns the INSERT for the given numbers of rows and lanes. byLog says whether a
+// reader of the log publishes some of the rows.
+func (p postgresInserts) insertText(rows, lanes int, byLog bool) string {
+	if lanes > cachedRows {
+		return p.names.expand(postgresInsert(rows, lanes, byLog))
+	}
+	return p.texts[b2i(byLog)][lanes].text(rows)
+}
+
 // insert writes the key rows and the events of a chunk in one statement.
-func (p *postgres) insert(ctx context.Context, tx core.Tx, b *batch) error {
+func (p postgresInserts) insert(ctx context.Context, tx core.Tx, b *batch) error {
 	return b.chunks(func(rows []int) error {
 		text, args, lanes := p.statement(b, rows)
 		if len(lanes) == 0 {
@@ -23,20 +49,20 @@ func (p *postgres) insert(ctx context.Context, tx core.Tx, b *batch) error {
 }
 
 // statement implements joiner.
-func (p *postgres) statement(b *batch, rows []int) (text string, args []any, lanes []laneUse) {
+func (p postgresInserts) statement(b *batch, rows []int) (text string, args []any, lanes []laneUse) {
 	lanes = b.lanesOf(rows)
 	if len(rows) > 1 {
-		return p.sql.insertText(len(rows), len(lanes), b.byLog), b.postgresArgs(rows, lanes), lanes
+		return p.insertText(len(rows), len(lanes), b.byLog), b.postgresArgs(rows, lanes), lanes
 	}
 	row := &b.req.Rows[rows[0]]
 	s, args := shapeOf(row, &b.req, b.header[rows[0]], row.ID.String(),
 		occurredText(row.Event.OccurredAt, rfc3339Micros), row.KeyID[:])
-	return p.sql.insertOne.text(s), args, lanes
+	return p.insertOne.text(s), args, lanes
 }
 
 // scanLane reads the new values of the key row of a lane.
 func (b *batch) scanLane(res core.Rows, lanes []laneUse) error {
-	var lane, prev id16
+	var lane, prev outboxsql.ID
 	var last, first int64
 	if err := res.Scan(&lane, &last, &first, &prev); err != nil {
 		return err
@@ -105,13 +131,6 @@ func (b *batch) postgresArgs(rows []int, lanes []laneUse) []any {
 		}
 	}
 	return args
-}
-
-func notNil(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
 }
 
 const insertColumns = "id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, " +
@@ -197,13 +216,6 @@ func postgresInsert(n, m int, logged bool) string {
 	return s.String()
 }
 
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // postgresUpsertKey takes the next number of one lane, for a row that is inserted in the next
 // statement.
 const postgresUpsertKey = `INSERT INTO {key} AS k (lane, last_seq, first_seq, last_id, used_at)
@@ -212,3 +224,62 @@ SELECT $1::bytea, c.us, c.us, $2::uuid, clock_timestamp() FROM (SELECT (extract(
 ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
   used_at = excluded.used_at
 RETURNING last_seq`
+
+// The INSERT of a single event, which most transactions have, has no joins, and names only the
+// columns that the event has: each parameter costs the client and the server.
+
+// postgresOptionals are the types of the parameters for optionalColumns.
+var postgresOptionals = [len(optionalColumns)]string{
+	"integer", "text", "text", "bigint", "text", "text", "text", "jsonb",
+}
+
+// postgresInsertOne returns the INSERT for one row. The parameters are those of shapeOf.
+func postgresInsertOne(s shape) string {
+	columns := []string{"id", "event_id", "event_type", "topic", "payload", "occurred_at", "created_at"}
+	values := []string{
+		"$1::uuid", "$2::text", "$3::text", "$4::text", "$5::bytea", "$6::timestamptz", "clock_timestamp()",
+	}
+	add := func(column, value string) { columns, values = append(columns, column), append(values, value) }
+	n := 6
+	param := func(cast string) string {
+		n++
+		return "$" + strconv.Itoa(n) + "::" + cast
+	}
+	if s.has(shapeHot) {
+		add("claim_no", param("bigint"))
+		add("claimed_by", param("text"))
+		add("lease_until", "clock_timestamp() + "+param("bigint")+" * interval '1 microsecond'")
+	}
+	if s.has(shapeByLog) {
+		add("status", "1")
+		add("claimed_by", byLog)
+		add("done_at", "clock_timestamp()")
+	}
+	available := "clock_timestamp()"
+	if s.has(shapeDelayed) {
+		available += " + " + param("bigint") + " * interval '1 microsecond'"
+	}
+	add("available_at", available)
+	lane := ""
+	if s.has(shapeOrdered) {
+		lane = param("bytea")
+		add("lane", "k.lane")
+		add("key_seq", "k.last_seq")
+	}
+	for i, column := range optionalColumns {
+		if s.has(shapeOptional << i) {
+			add(column, param(postgresOptionals[i]))
+		}
+	}
+	insert := "INSERT INTO {event} (" + strings.Join(columns, ", ") + ") "
+	if lane == "" {
+		return insert + "VALUES (" + strings.Join(values, ", ") + ")"
+	}
+	const clock = "(extract(epoch from statement_timestamp())*1000000)::bigint"
+	return `WITH k AS (INSERT INTO {key} AS k (lane, last_seq, first_seq, last_id, used_at)
+VALUES (` + lane + ", " + clock + ", " + clock + `, $1::uuid, clock_timestamp())
+ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
+  used_at = excluded.used_at
+RETURNING lane, last_seq, first_seq, prev_id), e AS (` + insert + "SELECT " + strings.Join(values, ", ") +
+		" FROM k) SELECT lane, last_seq, first_seq, prev_id FROM k"
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -26,9 +27,6 @@ type laneScan struct {
 	// enough ends the scan when it has found so many rows, counting at most short of each lane. 0:
 	// never.
 	enough, short int
-	// skipDead passes over dead rows. Otherwise a dead row at the beginning is the head of its
-	// lane.
-	skipDead bool
 
 	heads  []candidate
 	behind map[core.KeyID][]candidate // the rows behind the head, in their order
@@ -100,20 +98,14 @@ type lanePage struct {
 // page reads one page.
 func (s *laneScan) page(ctx context.Context, q sqlkit.Querier, limit int, only, except []string,
 ) (p lanePage, err error) {
-	text := s.tables.sql.openPage
-	if s.skipDead {
-		text = s.tables.sql.livePage
-	}
 	p.last = s.bound
-	err = sqlkit.EachRow(ctx, q, text, []any{s.bound[:], limit}, func(res core.Rows) error {
-		var lane, id id16
-		var seq int64
-		if err := res.Scan(&lane, &seq, &id); err != nil {
+	err = sqlkit.EachRow(ctx, q, s.tables.sql.lanePage, []any{s.bound[:], limit}, func(res core.Rows) error {
+		var c candidate
+		if err := res.Scan((*outboxsql.ID)(&c.lane), &c.keySeq, (*outboxsql.ID)(&c.id)); err != nil {
 			return err
 		}
 		p.read++
-		l := core.KeyID(lane)
-		c := candidate{id: core.RowID(id), lane: l, keySeq: seq}
+		l := c.lane
 		switch {
 		case p.full || l != p.lane && bytes.Compare(l[:], p.last[:]) <= 0: // not wanted, or jumped over
 		case l == p.lane:

@@ -2,12 +2,19 @@ package sqloutbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 const (
@@ -16,6 +23,10 @@ const (
 	maxMessage = 2048
 	maxReceipt = 1024
 	maxGroup   = 16
+
+	// keptAttempts is how many characters of the column failures are kept. That is room for ten lines
+	// of outboxsql.AttemptLine, whatever they have.
+	keptAttempts = "5100"
 )
 
 // MarkDone implements core.Repository. Rows are changed in ascending order of their ids, so that
@@ -91,12 +102,9 @@ func guess(what string, claims []core.ClaimRef, mark func(order []int) (map[core
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		if c := bytes.Compare(claims[a].ID[:], claims[b].ID[:]); c != 0 {
-			return c
-		}
-		// only the latest claim can hold the row
-		return int(min(1, max(-1, claims[b].ClaimNo-claims[a].ClaimNo)))
+	slices.SortStableFunc(order, func(a, b int) int { // only the latest claim can hold the row
+		return cmp.Or(bytes.Compare(claims[a].ID[:], claims[b].ID[:]),
+			cmp.Compare(claims[b].ClaimNo, claims[a].ClaimNo))
 	})
 	order = slices.CompactFunc(order, func(a, b int) bool { return claims[a].ID == claims[b].ID })
 	var held locked
@@ -119,4 +127,134 @@ func choose[T any](items []T, order []int) []T {
 		chosen[i] = items[at]
 	}
 	return chosen
+}
+
+// locked collects the rows that other transactions hold over the chunks of one mark.
+type locked struct{ rows []core.RowID }
+
+// add collects the locked rows of a chunk's error. It returns any other error.
+func (l *locked) add(err error) error {
+	e, ok := errors.AsType[*core.LockedError](err)
+	if !ok {
+		return err
+	}
+	l.rows = append(l.rows, e.Rows...)
+	return nil
+}
+
+// err is a *core.LockedError, or nil when no row was locked.
+func (l *locked) err(what string) error {
+	if len(l.rows) == 0 {
+		return nil
+	}
+	return fmt.Errorf("sqloutbox: %s: %w", what, &core.LockedError{Rows: l.rows})
+}
+
+// orLocked returns err, or a LockedError if other transactions hold rows.
+func orLocked(err error, held []core.RowID) error {
+	if err == nil && len(held) > 0 {
+		return &core.LockedError{Rows: held}
+	}
+	return err
+}
+
+// queryIDs runs a statement that returns ids of rows.
+func queryIDs(ctx context.Context, q sqlkit.Querier, text string, args ...any) ([]core.RowID, error) {
+	return sqlkit.Rows(ctx, q, text, args, func(res core.Rows) (id core.RowID, err error) {
+		err = res.Scan((*outboxsql.ID)(&id))
+		return id, err
+	})
+}
+
+const maxPlain = 200
+
+// diagnostic says how much of the texts for people (error text, error code, receipt) is written.
+// They never prevent a mark. If the database refuses a text, because the character set of the
+// connection or the width of the column does not allow it, the mark is written with less text.
+type diagnostic uint8
+
+const (
+	diagnosticWhole diagnostic = iota // unchanged
+	diagnosticPlain                   // a short text in ASCII
+	diagnosticCode                    // only the code
+	diagnosticNone
+)
+
+// text returns the part of a text for people that is stored, at most n bytes.
+func (d diagnostic) text(s string, n int) string {
+	switch d {
+	case diagnosticWhole:
+		return clean(s, n)
+	case diagnosticPlain:
+		return plain(s, min(n, maxPlain))
+	case diagnosticCode, diagnosticNone:
+	}
+	return ""
+}
+
+// code returns the part of an error code that is stored.
+func (d diagnostic) code(s string) string {
+	switch d {
+	case diagnosticWhole:
+		return clean(s, maxCode)
+	case diagnosticPlain, diagnosticCode:
+		return plain(s, maxCode)
+	case diagnosticNone:
+	}
+	return ""
+}
+
+// group returns the part of the group of a failure that is stored.
+func (d diagnostic) group(s string) string {
+	if d == diagnosticNone {
+		return ""
+	}
+	return plain(s, maxGroup)
+}
+
+// attempt returns the end of the line that the column failures gets for a failure that counts. The
+// statement writes the time and the number of the attempt before it.
+func (d diagnostic) attempt(f *core.Failure, node string) string {
+	if f.Kind == core.FailUnavailable {
+		return ""
+	}
+	if d == diagnosticWhole {
+		node = clean(node, maxName)
+	} else {
+		node = plain(node, maxName)
+	}
+	return outboxsql.AttemptLine(f.Path, node, d.code(f.Code), d.text(f.Message, maxMessage))
+}
+
+// diagnosed calls write with less and less diagnostics until the database accepts them.
+func diagnosed(write func(d diagnostic) error) (err error) {
+	for d := diagnosticWhole; d <= diagnosticNone; d++ {
+		if err = write(d); !sqlerr.RefusedValue(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// plain keeps the characters that every character set has.
+func plain(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+	return s[:min(len(s), n)]
+}
+
+// clean makes a diagnostic text storable in UTF-8: valid, no NUL, at most n bytes.
+func clean(s string, n int) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
 }

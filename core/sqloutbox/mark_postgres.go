@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -43,7 +44,10 @@ FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.statu
 		` AND ` + replanned("$1")
 	postgresDoneDelete = `DELETE FROM {event} e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) AND ` + soon +
 		` AND ` + replanned("$1")
-	postgresFailed = `UPDATE {event} e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
+	postgresFailed = `UPDATE {event} e SET failures = CASE WHEN v.kind = 3 THEN e.failures ELSE
+    right(COALESCE(e.failures, '') || {clock}::text || ' ' || (e.attempts + 1)::text || v.attempt, ` +
+		keptAttempts + `) END,
+  status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
   attempts = e.attempts + CASE WHEN v.kind = 3 THEN 0 ELSE 1 END,
   available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval
     '1 microsecond' END,
@@ -51,7 +55,7 @@ FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.statu
   lease_until = NULL, last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, ''),
   error_group = NULLIF(v.grp, '')
 FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[],
-  $8::boolean[], $9::text[]) v(id, claim_no, kind, delay, code, message, skip, grp)
+  $8::boolean[], $9::text[], $10::text[]) v(id, claim_no, kind, delay, code, message, skip, grp, attempt)
 WHERE e.id = v.id AND ` + fence + ` AND ` + soon + ` AND ` + replanned("$2") + ` RETURNING e.id`
 	postgresRenew = `UPDATE {event} e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon +
@@ -76,7 +80,48 @@ FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + 
 		`v.id AND ` + fence + ` AND ` + replanned("$2") + ` ORDER BY e.id`
 )
 
-func (p *postgres) markDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
+// postgresMarks is the part of postgres that marks rows.
+type postgresMarks struct {
+	pool
+	sql postgresMarkStatements
+}
+
+type postgresMarkStatements struct {
+	done, doneReceipts, doneDelete, failed, beginSuspect, renew, release string
+
+	unlocked, markable, held string
+}
+
+func newPostgresMarkStatements(n names) postgresMarkStatements {
+	mark := func(t string) string { return n.expand(bounded(n, t)) }
+	return postgresMarkStatements{
+		done:         mark(postgresDone),
+		doneReceipts: mark(postgresDoneReceipts),
+		doneDelete:   mark(postgresDoneDelete),
+		failed:       mark(postgresFailed),
+		beginSuspect: mark(postgresBeginSuspect),
+		renew:        mark(postgresRenew),
+		release:      mark(postgresRelease),
+
+		unlocked: mark(postgresUnlocked),
+		markable: mark(postgresMarkable),
+		held:     mark(postgresHeld),
+	}
+}
+
+// bounded bounds the ids of a mark, which come in ascending order, so that PostgreSQL can leave out
+// the partitions that have none of them. A mark that joins its ids needs no bounds: PostgreSQL
+// looks for each id in its own partition.
+func bounded(n names, text string) string {
+	const list = "e.id = ANY ($1::uuid[])"
+	if !n.partitioned {
+		return text
+	}
+	return strings.ReplaceAll(text, list,
+		list+" AND e.id >= ($1::uuid[])[1] AND e.id <= ($1::uuid[])[cardinality($1::uuid[])]")
+}
+
+func (p postgresMarks) markDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
 	what := "mark done"
 	ids := func(d *core.Done) string { return d.ID.String() }
 	text, receipts := p.sql.done, false
@@ -113,10 +158,7 @@ func (p *postgres) markDone(ctx context.Context, done []core.Done, deleteRows bo
 			return mark(q, free, d)
 		})
 	})
-	if err == nil && len(held) > 0 {
-		err = &core.LockedError{Rows: held}
-	}
-	return changed, err
+	return changed, orLocked(err, held)
 }
 
 // errRowsLocked says that a statement would have waited for other transactions. The same statement
@@ -131,7 +173,7 @@ func notWaiting(err error) error {
 }
 
 // unlocked locks the rows that are free at once. It returns them, and the others.
-func unlocked[T any](ctx context.Context, p *postgres, q sqlkit.Querier, items []T,
+func unlocked[T any](ctx context.Context, p postgresMarks, q sqlkit.Querier, items []T,
 	id func(*T) core.RowID,
 ) (free, rest []T, err error) {
 	ids, err := queryIDs(ctx, q, p.sql.unlocked, column(items, func(t *T) string { return id(t).String() }))
@@ -148,7 +190,7 @@ func unlocked[T any](ctx context.Context, p *postgres, q sqlkit.Querier, items [
 	return free, rest, nil
 }
 
-func (p *postgres) markFailed(ctx context.Context, node string,
+func (p postgresMarks) markFailed(ctx context.Context, node string,
 	failures []core.Failure,
 ) (changed map[core.RowID]bool, err error) {
 	err = diagnosed(func(d diagnostic) error {
@@ -164,6 +206,7 @@ func (p *postgres) markFailed(ctx context.Context, node string,
 					column(failures, func(f *core.Failure) string { return d.text(f.Message, maxMessage) }),
 					column(failures, func(f *core.Failure) string { return strconv.FormatBool(f.SkipDead) }),
 					column(failures, func(f *core.Failure) string { return d.group(f.Group) }),
+					column(failures, func(f *core.Failure) string { return d.attempt(f, node) }),
 				)
 			})
 		return err
@@ -171,24 +214,24 @@ func (p *postgres) markFailed(ctx context.Context, node string,
 	return changed, err
 }
 
-func (p *postgres) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef,
+func (p postgresMarks) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef,
 	wait time.Duration,
 ) (map[core.RowID]bool, error) {
 	return p.fenced(ctx, "begin suspect", p.sql.beginSuspect, node, claims, micros(wait))
 }
 
-func (p *postgres) renew(ctx context.Context, node string, claims []core.ClaimRef,
+func (p postgresMarks) renew(ctx context.Context, node string, claims []core.ClaimRef,
 	lease time.Duration,
 ) (map[core.RowID]bool, error) {
 	return p.fenced(ctx, "renew", p.sql.renew, node, claims, micros(lease))
 }
 
-func (p *postgres) release(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
+func (p postgresMarks) release(ctx context.Context, node string, claims []core.ClaimRef) (map[core.RowID]bool, error) {
 	return p.fenced(ctx, "release", p.sql.release, node, claims)
 }
 
 // fenced runs a statement on the rows whose claims the node holds.
-func (p *postgres) fenced(ctx context.Context, what, text, node string, claims []core.ClaimRef,
+func (p postgresMarks) fenced(ctx context.Context, what, text, node string, claims []core.ClaimRef,
 	more ...any,
 ) (map[core.RowID]bool, error) {
 	return guessed(ctx, p, what, node, claims, func(c *core.ClaimRef) core.ClaimRef { return *c },
@@ -199,7 +242,7 @@ func (p *postgres) fenced(ctx context.Context, what, text, node string, claims [
 
 // guessed runs a fenced statement that returns the ids of the changed rows. It runs on all rows. If
 // other transactions hold some of them for long, it runs on the others.
-func guessed[T any](ctx context.Context, p *postgres, what, node string, items []T, ref func(*T) core.ClaimRef,
+func guessed[T any](ctx context.Context, p postgresMarks, what, node string, items []T, ref func(*T) core.ClaimRef,
 	mark func(q sqlkit.Querier, items []T) ([]core.RowID, error),
 ) (changed map[core.RowID]bool, err error) {
 	var ids, held []core.RowID
@@ -232,10 +275,7 @@ func guessed[T any](ctx context.Context, p *postgres, what, node string, items [
 	for _, id := range ids {
 		changed[id] = true
 	}
-	if len(held) > 0 {
-		err = &core.LockedError{Rows: held}
-	}
-	return changed, err
+	return changed, orLocked(nil, held)
 }
 
 func refArgs(node string, claims []core.ClaimRef) []any {

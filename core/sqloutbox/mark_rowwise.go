@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -30,7 +31,7 @@ func (w *rowwise) markDone(ctx context.Context, done []core.Done, deleteRows boo
 			return err
 		}
 		return diagnosed(func(d diagnostic) error {
-			text, args := statement.text(len(mine)), idArgs(mine)
+			text, args := statement.text(len(mine)), outboxsql.IDArgs(mine)
 			if receipts := receiptArgs(done, mine, d); len(receipts) > 0 && !deleteRows {
 				whens := strings.Repeat(" WHEN ? THEN ?", len(receipts)/2)
 				text = strings.Replace(w.sql.doneReceipts.text(len(mine)), "{whens}", whens, 1)
@@ -41,10 +42,7 @@ func (w *rowwise) markDone(ctx context.Context, done []core.Done, deleteRows boo
 			return err
 		})
 	})
-	if err == nil && len(held) > 0 {
-		err = &core.LockedError{Rows: held}
-	}
-	return changed, err
+	return changed, orLocked(err, held)
 }
 
 // receiptArgs returns the ids of those of mine that have a receipt, each followed by its receipt.
@@ -70,7 +68,7 @@ func (w *rowwise) markable(ctx context.Context, q sqlkit.Querier, ids []core.Row
 	if !w.locks {
 		return ids, nil
 	}
-	return queryIDs(ctx, q, w.sql.markableLock.text(len(ids)), idArgs(ids)...)
+	return queryIDs(ctx, q, w.sql.markableLock.text(len(ids)), outboxsql.IDArgs(ids)...)
 }
 
 // lockedRows returns those of the missing rows that another transaction holds: a plain read still
@@ -80,7 +78,7 @@ func (w *rowwise) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine []
 		return nil, nil
 	}
 	rest := slices.DeleteFunc(slices.Clone(ids), func(id core.RowID) bool { return slices.Contains(mine, id) })
-	return queryIDs(ctx, q, w.sql.markable.text(len(rest)), idArgs(rest)...)
+	return queryIDs(ctx, q, w.sql.markable.text(len(rest)), outboxsql.IDArgs(rest)...)
 }
 
 // heldRows locks the rows whose claims the node holds and has neither released nor marked. It
@@ -95,8 +93,8 @@ func (w *rowwise) heldRows(ctx context.Context, q sqlkit.Querier, node string,
 		claimNo[c.ID] = c.ClaimNo
 	}
 	read := func(statement listed, ids []core.RowID) (held, seen []core.RowID, err error) {
-		err = sqlkit.EachRow(ctx, q, statement.text(len(ids)), idArgs(ids, node), func(res core.Rows) error {
-			var id id16
+		err = sqlkit.EachRow(ctx, q, statement.text(len(ids)), outboxsql.IDArgs(ids, node), func(res core.Rows) error {
+			var id outboxsql.ID
 			var no int64
 			err := res.Scan(&id, &no)
 			seen = append(seen, core.RowID(id))
@@ -133,17 +131,24 @@ func (w *rowwise) markFailed(ctx context.Context, node string,
 		}
 		for _, id := range held {
 			f := byID[id]
-			text, args := w.sql.retry, []any{micros(f.Delay)}
+			text, arg, counts := w.sql.retry, micros(f.Delay), true
 			switch f.Kind {
 			case core.FailDead:
-				text, args = w.sql.dead, []any{b2i(f.SkipDead)}
+				text, arg = w.sql.dead, int64(b2i(f.SkipDead))
 			case core.FailUnavailable:
-				text = w.sql.unavailable
+				text, counts = w.sql.unavailable, false
 			case core.FailRetry:
 			}
 			err := diagnosed(func(d diagnostic) error {
-				_, err := q.Exec(ctx, text, append(args, orNil(d.code(f.Code)), orNil(d.text(f.Message, maxMessage)),
-					orNil(d.group(f.Group)), id[:])...)
+				var args []any
+				if counts {
+					args = append(args, d.attempt(&f, node))
+				}
+				_, err := q.Exec(
+					ctx,
+					text,
+					append(args, arg, orNil(d.code(f.Code)), orNil(d.text(f.Message, maxMessage)),
+						orNil(d.group(f.Group)), id[:])...)
 				return err
 			})
 			if err != nil {
@@ -153,10 +158,7 @@ func (w *rowwise) markFailed(ctx context.Context, node string,
 		}
 		return nil
 	})
-	if err == nil && len(others) > 0 {
-		err = &core.LockedError{Rows: others}
-	}
-	return changed, err
+	return changed, orLocked(err, others)
 }
 
 func (w *rowwise) beginSuspect(ctx context.Context, node string, claims []core.ClaimRef,
@@ -190,7 +192,7 @@ func (w *rowwise) fenced(ctx context.Context, what string, statement listed, nod
 			return err
 		}
 		if _, err := q.Exec(ctx, statement.text(len(held)),
-			append(slices.Clip(first), idArgs(held)...)...); err != nil {
+			append(slices.Clip(first), outboxsql.IDArgs(held)...)...); err != nil {
 			return err
 		}
 		for _, id := range held {
@@ -198,8 +200,5 @@ func (w *rowwise) fenced(ctx context.Context, what string, statement listed, nod
 		}
 		return nil
 	})
-	if err == nil && len(others) > 0 {
-		err = &core.LockedError{Rows: others}
-	}
-	return changed, err
+	return changed, orLocked(err, others)
 }

@@ -3,6 +3,8 @@ package sqloutbox
 import (
 	"strings"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 )
 
 // newMySQL returns the tables in MariaDB or MySQL. The first transaction that inserts finds out
@@ -10,7 +12,7 @@ import (
 func newMySQL(p pool, n names) database {
 	return newRowwise(p, n, variant{
 		locks:    true,
-		occurred: func(t time.Time) any { return occurredText(t, mysqlTime) },
+		occurred: func(t time.Time) any { return occurredText(t, outboxsql.MySQLTime) },
 		plain: &inserts{ // for MySQL, which has no RETURNING
 			event:   newShaped(n, insertOneRow),
 			events:  newSized(n, valuesInsert),
@@ -26,8 +28,6 @@ func newMySQL(p pool, n names) database {
 		},
 	})
 }
-
-const mysqlTime = "2006-01-02 15:04:05.000000"
 
 // mysqlUpdate: the order of the assignments matters.
 const mysqlUpdate = " ON DUPLICATE KEY UPDATE prev_id = last_id, last_id = VALUES(last_id), " +
@@ -67,6 +67,9 @@ func mariadbInsert(n int, more, values string) string {
 	return head + strings.Repeat("SELECT "+columns+" UNION ALL ", n-1) + "SELECT " + columns
 }
 
+// mysqlSlot is the number of the slot of the history that lasts now.
+const mysqlSlot = "TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300"
+
 // mysqlWords are those of MySQL and MariaDB.
 var mysqlWords = map[string]word{
 	"now":   fixed("UTC_TIMESTAMP(6)"),
@@ -74,6 +77,14 @@ var mysqlWords = map[string]word{
 	"ago":   fixed("UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"),
 	"after": fixed("UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND"),
 	"clock": fixed("TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))"),
+	"slot":  fixed("TIMESTAMP'1970-01-01 00:00:00' + INTERVAL (" + mysqlSlot + ") * 300 SECOND"),
+	"of":    func(_ names, arg string) string { return "CONCAT(" + mysqlSlot + ", ':', " + ofTopic(arg) + ")" },
+	"ofago": fixed("CONCAT((" + mysqlSlot + ") - ?, ':')"),
+	"later": fixed("slot + INTERVAL 1 HOUR"),
+	"sum":   func(_ names, arg string) string { return "CAST(SUM(" + arg + ") AS SIGNED)" },
+	// failures is set before attempts: MySQL reads what an assignment to the left has written
+	"attempt": fixed("RIGHT(CONCAT(COALESCE(failures, ''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," +
+		"UTC_TIMESTAMP(6)), ' ', attempts + 1, ?), " + keptAttempts + ")"),
 	"us": func(_ names, arg string) string {
 		return "TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + arg + ")"
 	},

@@ -9,82 +9,25 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/settings"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // OpenConfig configures Open and OpenConnector. The zero value is usable: events are inserted into
 // the existing tables, and another process relays them.
 type OpenConfig struct {
-	// AutoCreate creates or migrates the tables. For production, apply what Migrations returns with
-	// a tool of your choice.
-	AutoCreate bool
-	// Schema and Prefix say where the tables are; see Config. Default: the connection's schema,
-	// DefaultPrefix.
-	Schema, Prefix string
-	// PartitionEvery is for a table with partitions on PostgreSQL; see Config.
-	PartitionEvery time.Duration
-	// Dialect of the database. Empty: the driver tells it, as for sqltx.Connector.
-	Dialect core.Dialect
-
-	// Publisher is where Run of the outbox sends events. Nil: this process only inserts.
+	// Publisher is where Run sends events. Default: this process only inserts, and another one
+	// relays.
 	Publisher core.Publisher
-	// RelayedByLog leaves publishing to a program that reads the log of the database, such as
-	// Debezium; see core.Config. Default: relays of this project publish.
-	RelayedByLog bool
-	// Routes names the topics of event types; see core.Config.
+	// AutoCreate creates or migrates the tables when the outbox is made. Open then waits for
+	// the database, at most a minute. For production, apply Migrations with a tool of your choice.
+	// Default: the tables are there.
+	AutoCreate bool
+	// Routes names the topics of event types; see core.Config. Default: the aggregate type.
 	Routes map[string][]string
-	// Codec encodes Event.Data. Default: core.JSON.
-	Codec core.Codec
-	// Headers adds headers, such as the trace context, to every event. It must not use the
-	// transaction.
-	Headers func(ctx context.Context) map[string]string
-	// MaxPayload is the largest payload in bytes. Default: 1 MiB.
-	MaxPayload int
-	// RejectUntracked refuses events, with core.ErrUntracked, in an untracked transaction. Default:
-	// they are inserted, and the poller publishes them.
-	RejectUntracked bool
-	// DisablePrepare makes every connection execute the INSERT of Publish without a prepared
-	// statement of ours; see core.Config. Default: a connection prepares it once, if its driver
-	// does not, and on PostgreSQL only without a pooler.
-	DisablePrepare bool
-	// BacklogLimit makes Publish refuse events with core.ErrBacklogFull while too many wait in the
-	// table. Default: no limit.
-	BacklogLimit core.BacklogLimit
-
-	// Node is the name of this process in the table. It and the fields below are described in
-	// core.Config, with their defaults.
-	Node            string
-	Workers         int                         // events that are published at once
-	InFlight        int                         // events that an AsyncPublisher has not answered
-	InFlightBytes   int64                       // bytes of these
-	PublishTimeout  time.Duration               // ends a publish
-	HotEvents       int                         // bounds the fast path
-	HotBytes        int64                       // bounds the fast path
-	ColdEvents      int                         // bounds the events that the poller holds
-	ColdBytes       int64                       // bounds the events that the poller holds
-	HotLease        time.Duration               // lease of the process that wrote the row
-	ClaimLease      time.Duration               // lease of the process that polled the row
-	LeaseMargin     time.Duration               // between a publish and the end of its lease
-	MaxLease        time.Duration               // the longest possible lease
-	PollInterval    time.Duration               // pause between polls
-	MaxPollInterval time.Duration               // the longest pause
-	Wake            core.WakePolicy             // how relays hear of other processes
-	ClaimBatch      int                         // rows that one claim takes
-	KeyRun          int                         // rows of one key that one claim takes
-	MarkBatch       int                         // marks that one statement writes
-	MarkDelay       time.Duration               // longest wait before marks are written
-	MaxUnmarked     int                         // most marks that wait to be written
-	Retry           core.RetryPolicy            // attempts and pauses of refused events
-	RetryByType     map[string]core.RetryPolicy // attempts and pauses of single event types
-	Breaker         core.BreakerPolicy          // pauses of destinations that fail
-	MaxCrashes      int                         // processes that may die during publishes of one event
-	DeadPolicy      core.DeadPolicy             // what a dead event means for its key
-	Classifier      func(error) core.Class      // judges unmarked publish errors
-	Retention       core.Retention              // how long published rows are kept
-	DisableJanitor  bool                        // leave the cleanup to other processes
-	ShutdownTimeout time.Duration               // longest time for Run to return after its context has ended
-
+	// Relay says how events are published: pauses, attempts, retention, limits. Default: that of
+	// relay.Config.
+	Relay relay.Config
 	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
 	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
@@ -92,6 +35,40 @@ type OpenConfig struct {
 	Observer *core.Observer
 	// Tracer has callbacks for traces, those of module oteloutbox for example. Default: none.
 	Tracer *core.Tracer
+	// DeadPolicy says what a dead event means for its key. Default: core.BlockKey.
+	DeadPolicy core.DeadPolicy
+	// BacklogLimit makes Publish fail with core.ErrBacklogFull while too
+	// many events wait in the table. Default: no limit.
+	BacklogLimit core.BacklogLimit
+	// Schema and Prefix say where the tables are; see Config. Default: the connection's
+	// schema, and DefaultPrefix.
+	Schema, Prefix string
+	// PartitionEvery is for a table with partitions on PostgreSQL; see Config. Default: none.
+	PartitionEvery time.Duration
+	// Dialect of the database. Default: the driver tells it, as for sqltx.Connector.
+	Dialect core.Dialect
+	// Codec encodes Event.Data. Default: core.JSON.
+	Codec core.Codec
+	// Headers adds headers, such as the trace context, to every event. It must not use the
+	// transaction. Default: none.
+	Headers func(ctx context.Context) map[string]string
+	// MaxPayload is the largest payload in bytes. Default: 1 MiB.
+	MaxPayload int
+	// RejectUntracked makes Publish refuse events, with core.ErrUntracked, in an untracked
+	// transaction. Default: they are inserted, and the poller publishes them.
+	RejectUntracked bool
+	// Node is the name of this process in the table. Default: host name and process id.
+	Node string
+	// Wake says how relays hear of the commits of other processes; see core.Config. Default: what
+	// the tables do by themselves.
+	Wake core.WakePolicy
+	// RelayedByLog leaves publishing to a program that reads the log of the database, such as
+	// Debezium; see core.Config. Default: relays of this project publish.
+	RelayedByLog bool
+	// DisablePrepare makes every connection execute the INSERT of Publish without a prepared
+	// statement of ours; see core.Config. Default: a connection of sqltx prepares it once, if its
+	// driver does not, and on PostgreSQL only without a pooler.
+	DisablePrepare bool
 }
 
 // Open opens a pool with the named driver, as sql.Open does, and makes the outbox of its database.
@@ -157,13 +134,21 @@ func (c OpenConfig) tables(d core.Dialect) Config {
 }
 
 func (c OpenConfig) outbox(ctx context.Context, repo *Repository) (*core.Outbox, error) {
-	cfg := core.Config{Repository: repo}
-	settings.Copy(&cfg, c)
-	ob, err := core.New(cfg)
+	ob, err := core.New(c.core(repo))
 	if err != nil || !c.AutoCreate {
 		return ob, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
 	return ob, repo.Migrate(ctx)
+}
+
+// core returns the settings for core.New.
+func (c OpenConfig) core(repo core.Repository) core.Config {
+	return core.Config{
+		Repository: repo, Publisher: c.Publisher, Relay: c.Relay, Routes: c.Routes, Logger: c.Logger,
+		Observer: c.Observer, Tracer: c.Tracer, DeadPolicy: c.DeadPolicy, BacklogLimit: c.BacklogLimit,
+		Codec: c.Codec, Headers: c.Headers, MaxPayload: c.MaxPayload, RejectUntracked: c.RejectUntracked,
+		Node: c.Node, Wake: c.Wake, RelayedByLog: c.RelayedByLog, DisablePrepare: c.DisablePrepare,
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -55,15 +56,34 @@ func TestOpenConnector(t *testing.T) {
 	}
 }
 
-// Every setting of the outbox is one of Open.
+// Every setting of the outbox is one of Open, and reaches the outbox.
 func TestOpenConfigHasEverySetting(t *testing.T) {
-	own := reflect.TypeFor[sqloutbox.OpenConfig]()
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[core.Config]()) {
-		if f.Name == "Repository" { // Open makes it
-			continue
+	own := reflect.New(reflect.TypeFor[sqloutbox.OpenConfig]()).Elem()
+	for _, f := range own.Fields() {
+		switch f.Kind() { // another value than the zero value
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Int, reflect.Int64:
+			f.SetInt(1)
+		case reflect.Uint8:
+			f.SetUint(1)
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
+		case reflect.Func:
+			f.Set(reflect.MakeFunc(f.Type(), nil))
+		case reflect.Map:
+			f.Set(reflect.MakeMap(f.Type()))
 		}
-		if found, ok := own.FieldByName(f.Name); !ok || found.Type != f.Type {
-			t.Errorf("OpenConfig has no field %s of type %s", f.Name, f.Type)
+	}
+	c := own.Addr().Interface().(*sqloutbox.OpenConfig)
+	c.Publisher, c.Codec = core.NewRouter(), core.JSON
+	c.Relay.Workers, c.BacklogLimit.Rows, c.Wake.Disable = 1, 1, true
+	got := reflect.ValueOf(c.Core(&sqloutbox.Repository{}))
+	for field, v := range got.Fields() {
+		if v.IsZero() {
+			t.Errorf("core.Config.%s is not set from sqloutbox.OpenConfig", field.Name)
 		}
 	}
 }
@@ -88,7 +108,7 @@ func TestOpenReportsMistakes(t *testing.T) {
 		}, "prefix"},
 		"wrong configuration": {func() (*sql.DB, *core.Outbox, error) {
 			return sqloutbox.OpenConnector(t.Context(), silentDriver{}, sqloutbox.OpenConfig{
-				Dialect: core.Postgres, Workers: -1,
+				Dialect: core.Postgres, Relay: relay.Config{Workers: -1},
 			})
 		}, "Workers"},
 		"failed migration": {func() (*sql.DB, *core.Outbox, error) {

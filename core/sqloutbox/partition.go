@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
@@ -35,20 +36,6 @@ const (
 
 // partitionLayout names a partition by its first moment.
 const partitionLayout = "20060102t150405"
-
-// checkPartitions checks Config.PartitionEvery.
-func (c Config) checkPartitions(d dialect) error {
-	switch {
-	case c.PartitionEvery == 0:
-		return nil
-	case d.layout == "":
-		return fmt.Errorf("sqloutbox: Config.PartitionEvery is for PostgreSQL, not for %q: leave it 0",
-			string(c.Dialect))
-	case c.PartitionEvery < minPartition:
-		return fmt.Errorf("sqloutbox: Config.PartitionEvery is %s, shorter than %s", c.PartitionEvery, minPartition)
-	}
-	return nil
-}
 
 // partitions keeps the partitions of the table of events. Each has the ids of a part of time, and
 // the default partition has all others.
@@ -344,7 +331,7 @@ func (p *partitions) sweep(ctx context.Context, all []partition, c cleaning, lim
 		s, _ := p.sweeps.LoadOrStore(table, &sweep{})
 		var more int
 		var ended bool
-		more, cut, ended, err = s.(*sweep).run(ctx, c, limit-deleted, p.databaseOf(table))
+		more, cut, ended, err = s.(*sweep).run(ctx, c, limit-deleted, p.sweptOf(table))
 		deleted += more
 		if sqlerr.MissingTable(err) {
 			continue // it was dropped
@@ -409,28 +396,5 @@ func partitioned(n names, up string) (text, storage string) {
 		storage + ");\n" + rest, storage
 }
 
-// layout compares the table with the configuration. It returns what is different.
-func (r *Repository) layout(ctx context.Context) (drift []error, err error) {
-	if r.names.dialect.layout == "" {
-		return nil, nil
-	}
-	var kind, key string
-	var fallback bool
-	found, err := sqlkit.FirstRow(ctx, r.each(), r.names.expand(r.names.dialect.layout), nil, &kind, &key, &fallback)
-	table := r.names.prefix + "event"
-	switch {
-	case err != nil || !found:
-		return nil, err
-	case kind != "p" && r.partitions != nil:
-		drift = append(drift, fmt.Errorf("table %s is not partitioned, but Config.PartitionEvery is %s: set it to 0, "+
-			"or partition the table as docs/migrations.md says", table, r.partitions.every))
-	case kind == "p" && r.partitions == nil:
-		drift = append(drift, fmt.Errorf("table %s is partitioned, but Config.PartitionEvery is 0: set it", table))
-	case kind == "p" && key != "RANGE (id)":
-		drift = append(drift, fmt.Errorf("table %s is partitioned by %s, want RANGE (id)", table, key))
-	case kind == "p" && !fallback:
-		drift = append(drift, fmt.Errorf("table %s has no default partition, so events with unusual ids are refused",
-			table))
-	}
-	return drift, nil
-}
+// layouts are the statements that read the partitions of the table. Empty: it can have none.
+var layouts = outboxsql.ByDialect[string]{Postgres: postgresLayout}

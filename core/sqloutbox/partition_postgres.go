@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
@@ -98,23 +99,20 @@ func (p *partitions) of(table, text string) string {
 }
 
 // list returns the partitions in the order of their ids, and what was detached.
-func (p *partitions) list(ctx context.Context) (all []partition, err error) {
-	err = p.single(ctx, "partitions", func(q sqlkit.Querier) (err error) {
-		all, err = p.listOn(ctx, q)
-		return err
+func (p *partitions) list(ctx context.Context) ([]partition, error) {
+	return sqlkit.Ask(ctx, p.single, "partitions", func(q sqlkit.Querier) ([]partition, error) {
+		return p.listOn(ctx, q)
 	})
-	return all, err
 }
 
 func (p *partitions) listOn(ctx context.Context, q sqlkit.Querier) (all []partition, err error) {
-	err = sqlkit.EachRow(ctx, q, p.sql.list, []any{p.names.prefix + detachedName}, func(rows core.Rows) error {
-		var part partition
+	args := []any{p.names.prefix + detachedName}
+	all, err = sqlkit.Rows(ctx, q, p.sql.list, args, func(rows core.Rows) (part partition, err error) {
 		var bound string
-		if err := rows.Scan(&part.oid, &part.schema, &part.table, &part.columns, &part.ours, &bound); err != nil {
-			return err
+		if err = rows.Scan(&part.oid, &part.schema, &part.table, &part.columns, &part.ours, &bound); err == nil {
+			err = part.setBound(bound)
 		}
-		all = append(all, part)
-		return all[len(all)-1].setBound(bound)
+		return part, err
 	})
 	sortPartitions(all)
 	return all, err
@@ -124,16 +122,11 @@ func (p *partitions) listOn(ctx context.Context, q sqlkit.Querier) (all []partit
 func (p *partitions) lastIn(ctx context.Context, part partition, low, high core.RowID,
 ) (last core.RowID, found bool, err error) {
 	err = p.scan(ctx, "partitions", func(q sqlkit.Querier) error {
-		var id id16
-		found, err = sqlkit.FirstRow(ctx, q, p.of(part.table, postgresLastIn), []any{low.String(), high.String()}, &id)
-		last = core.RowID(id)
+		args := []any{low.String(), high.String()}
+		found, err = sqlkit.FirstRow(ctx, q, p.of(part.table, postgresLastIn), args, (*outboxsql.ID)(&last))
 		return err
 	})
 	return last, found, err
-}
-
-func (p *partitions) scan(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
-	return p.wrap(what, p.planned(ctx, fn))
 }
 
 // blockedText is the question whether a partition has a row that keeps it from being dropped.
@@ -156,7 +149,7 @@ func (p *partitions) blocked(ctx context.Context, part partition, c cleaning) (b
 func (p *partitions) read(ctx context.Context, part partition, w *partitionWalk) (blocked bool, err error) {
 	err = p.scan(ctx, "partitions", func(q sqlkit.Querier) error {
 		var seen int
-		var last id16
+		var last outboxsql.ID
 		var age *int64
 		_, err := sqlkit.FirstRow(ctx, q, p.of(part.table, postgresPartitionRead),
 			[]any{w.after.String(), int64(partitionPage)}, &seen, &last, &blocked, &age)
@@ -177,7 +170,7 @@ func (p *partitions) rescue(ctx context.Context, part partition, keep keeps, w *
 	text := strings.NewReplacer("{table}", part.table, "{columns}", part.columns).Replace(p.sql.rescue)
 	return p.scan(ctx, "drop partition "+part.table, func(q sqlkit.Querier) error {
 		var seen int
-		var last id16
+		var last outboxsql.ID
 		args := append(keep.args(), w.after.String(), int64(partitionPage))
 		_, err := sqlkit.FirstRow(ctx, q, text, args, &seen, &last)
 		if err == nil {
@@ -290,10 +283,16 @@ func (p *partitions) drop(ctx context.Context, part partition) (ours bool, err e
 	})
 }
 
-// databaseOf is the database of one partition, for the cleanup.
-func (p *partitions) databaseOf(table string) database {
-	return &postgres{pool: p.pool, sql: &postgresStatements{
-		planner: postgresPlanner, cleanup: p.of(table, postgresCleanup), archivable: p.of(table, postgresArchivable),
-		archiveRows: p.of(table, postgresArchiveRows), archiveDelete: p.of(table, postgresArchiveDelete),
-	}}
+// swept is one partition, for the cleanup.
+type swept struct {
+	postgresArchive
+	postgresJanitor
+}
+
+func (p *partitions) sweptOf(table string) swept {
+	of := func(text string) string { return p.of(table, text) }
+	return swept{
+		postgresArchive{p.pool, newPostgresArchiveStatements(of)},
+		postgresJanitor{p.pool, newPostgresJanitorStatements(of)},
+	}
 }

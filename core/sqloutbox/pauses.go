@@ -2,29 +2,18 @@ package sqloutbox
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
-
-var _ core.PauseStore = (*Repository)(nil)
 
 // pauseStatements are the statements about pauses.
 type pauseStatements struct {
 	pause, resume, pauses, clock string
 }
-
-// Values of the column target.
-const (
-	pauseAll    = "all"
-	pauseTopic  = "topic:"  // and the topic
-	pauseTenant = "tenant:" // and the tenant
-)
-
-const pausesShown = "1000"
 
 const (
 	pauseHead   = "INSERT INTO {pause} (target, paused_at, ends_at, actor, reason)\nVALUES "
@@ -45,36 +34,14 @@ const (
 )
 
 func newPauseStatements(n names) pauseStatements {
-	pause := byDialect[string]{postgres: postgresPause, mysql: mysqlPause, sqlite: sqlitePause}.of(n)
-	target := n.dialect.params.mark(1, "text")
+	pause := outboxsql.ByDialect[string]{Postgres: postgresPause, MySQL: mysqlPause, SQLite: sqlitePause}.Of(n.dialect)
+	target := n.params().Mark(1, "text")
 	return pauseStatements{
 		pause:  n.expand(pause),
 		resume: n.expand("DELETE FROM {pause} WHERE target = " + target + " AND " + pauseHolds),
 		pauses: n.expand(selectPauses),
 		clock:  n.expand("SELECT {clock}"),
 	}
-}
-
-func pauseTarget(all bool, topic, tenant string) string {
-	switch {
-	case all:
-		return pauseAll
-	case tenant != "":
-		return pauseTenant + tenant
-	}
-	return pauseTopic + topic
-}
-
-// mysqlBlankEnd is the blankEnd of MariaDB and MySQL. No topic and no tenant has a control
-// character.
-const mysqlBlankEnd = "\x1f"
-
-// target is the value of the column target.
-func (r *Repository) target(text string) string {
-	if strings.HasSuffix(text, " ") {
-		return text + r.names.dialect.blankEnd
-	}
-	return text
 }
 
 // pauseAudited is the topic of the audit row of a pause.
@@ -85,56 +52,61 @@ func pauseAudited(topic, tenant string) string {
 	return topic
 }
 
-// Pause implements core.PauseStore.
-func (r *Repository) Pause(ctx context.Context, p core.PauseRequest) error {
+// pauses are the pauses of a Repository.
+type pauses component[pauseStatements]
+
+// Pause implements core.Repository.
+func (r *pauses) Pause(ctx context.Context, p core.PauseRequest) error {
 	who := core.AdminRequest{Actor: p.Actor, Reason: p.Reason}
-	if err := checkAdmin(who); err != nil {
+	if err := outboxsql.CheckWho(who); err != nil {
 		return err
 	}
 	var until any
 	if !p.Until.IsZero() {
 		until = p.Until.UnixMicro()
 	}
-	return noTables(r.inTx(ctx, "pause", func(q sqlkit.Querier) error {
+	return r.pool.inTx(ctx, "pause", func(q sqlkit.Querier) error {
 		if until != nil {
 			var now int64
-			if _, err := sqlkit.FirstRow(ctx, q, r.pauses.clock, nil, &now); err != nil {
+			if _, err := sqlkit.FirstRow(ctx, q, r.sql.clock, nil, &now); err != nil {
 				return err
 			}
 			if now >= p.Until.UnixMicro() {
-				return fmt.Errorf("%w: Until is over: the clock of the database says %s", core.ErrInvalidRequest,
-					time.UnixMicro(now).UTC().Format(time.RFC3339))
+				return &core.FieldError{
+					Err: core.ErrInvalidRequest, Format: "{Until} is over: the clock of the database says %s",
+					Args: []any{time.UnixMicro(now).UTC().Format(time.RFC3339)},
+				}
 			}
 		}
-		target := r.target(pauseTarget(p.All, p.Topic, p.Tenant))
-		if _, err := q.Exec(ctx, r.pauses.pause, target, until, p.Actor, p.Reason); err != nil {
+		target := r.names.target(pauseTarget(p.All, p.Topic, p.Tenant))
+		if _, err := q.Exec(ctx, r.sql.pause, target, until, p.Actor, p.Reason); err != nil {
 			return err
 		}
 		return r.database.auditWhole(ctx, q, core.AuditPause, pauseAudited(p.Topic, p.Tenant), who)
-	}))
+	})
 }
 
-// Resume implements core.PauseStore.
-func (r *Repository) Resume(ctx context.Context, p core.ResumeRequest) (resumed bool, err error) {
+// Resume implements core.Repository.
+func (r *pauses) Resume(ctx context.Context, p core.ResumeRequest) (resumed bool, err error) {
 	who := core.AdminRequest{Actor: p.Actor, Reason: p.Reason}
-	if err := checkAdmin(who); err != nil {
+	if err := outboxsql.CheckWho(who); err != nil {
 		return false, err
 	}
-	err = r.inTx(ctx, "resume", func(q sqlkit.Querier) error {
-		n, err := q.Exec(ctx, r.pauses.resume, r.target(pauseTarget(p.All, p.Topic, p.Tenant)))
+	err = r.pool.inTx(ctx, "resume", func(q sqlkit.Querier) error {
+		n, err := q.Exec(ctx, r.sql.resume, r.names.target(pauseTarget(p.All, p.Topic, p.Tenant)))
 		if resumed = n > 0; err != nil || !resumed {
 			return err
 		}
 		return r.database.auditWhole(ctx, q, core.AuditResume, pauseAudited(p.Topic, p.Tenant), who)
 	})
-	return resumed && err == nil, noTables(err)
+	return resumed && err == nil, err
 }
 
-// Pauses implements core.PauseStore.
-func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
-	err = r.single(ctx, "pauses", func(q sqlkit.Querier) error {
+// Pauses implements core.Repository.
+func (r *pauses) Pauses(ctx context.Context) (all []core.Pause, err error) {
+	err = r.pool.single(ctx, "pauses", func(q sqlkit.Querier) error {
 		all = nil
-		return sqlkit.EachRow(ctx, q, r.pauses.pauses, nil, func(res core.Rows) error {
+		return sqlkit.EachRow(ctx, q, r.sql.pauses, nil, func(res core.Rows) error {
 			var p core.Pause
 			var target string
 			var since, now int64
@@ -144,7 +116,7 @@ func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 				return err
 			}
 			var topic, tenant bool
-			target = strings.TrimSuffix(target, r.names.dialect.blankEnd)
+			target = r.names.targeted(target)
 			p.All = target == pauseAll
 			if p.Topic, topic = strings.CutPrefix(target, pauseTopic); !topic {
 				p.Topic = ""
@@ -164,5 +136,42 @@ func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 			return nil
 		})
 	})
-	return all, noTables(err)
+	return all, err
+}
+
+// Values of the column target.
+const (
+	pauseAll    = "all"
+	pauseTopic  = "topic:"  // and the topic
+	pauseTenant = "tenant:" // and the tenant
+	rateTopic   = "rate:"   // and the topic: a rate of it
+)
+
+const pausesShown = "1000"
+
+func pauseTarget(all bool, topic, tenant string) string {
+	switch {
+	case all:
+		return pauseAll
+	case tenant != "":
+		return pauseTenant + tenant
+	}
+	return pauseTopic + topic
+}
+
+// blankEnd is written behind a text that ends with a blank, because comparisons of texts ignore
+// blanks at the end on MariaDB and MySQL. No topic and no tenant has a control character.
+var blankEnd = outboxsql.ByDialect[string]{MySQL: "\x1f"}
+
+// target is the value of the column target.
+func (n names) target(text string) string {
+	if strings.HasSuffix(text, " ") {
+		return text + blankEnd.Of(n.dialect)
+	}
+	return text
+}
+
+// targeted is the text of a value of the column target.
+func (n names) targeted(value string) string {
+	return strings.TrimSuffix(value, blankEnd.Of(n.dialect))
 }

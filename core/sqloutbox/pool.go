@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // pool runs statements in transactions of their own.
@@ -47,6 +49,14 @@ func (p pool) inTx(ctx context.Context, what string, fn func(q sqlkit.Querier) e
 	return p.wrap(what, p.transaction(ctx, fn))
 }
 
+// scan runs a statement that jumps through an index, with a fixed plan. PostgreSQL's planner cannot
+// know how short the jumps are. By its estimates it would compile the statement first, which takes
+// a second, or read and sort all open rows. It would also plan the long statements again for each
+// call, which takes longer than many a claim. On other databases the statements name their index.
+func (p pool) scan(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	return p.wrap(what, p.planned(ctx, fn))
+}
+
 // wrap is the function wrap. If the server takes no writes any more, it also lets the pool connect
 // anew: after a failover the address of the database may lead to another server.
 func (p pool) wrap(what string, err error) error {
@@ -61,7 +71,7 @@ func wrap(what string, err error) error {
 		return nil
 	}
 	if sqlerr.MissingTable(err) {
-		return errtext.Errorf("sqloutbox: %s: %w (%s)", what, err, howToCreate)
+		return errtext.Errorf("%w: sqloutbox: %s: %w (%s)", core.ErrNoTables, what, err, howToCreate)
 	}
 	return errtext.Errorf("sqloutbox: %s: %w", what, err)
 }
@@ -125,3 +135,87 @@ func (p sqlPool) reconnect() {
 		}
 	}()
 }
+
+// plannerSettings are the settings of scan.
+var plannerSettings = map[string]string{
+	"jit": "off", "enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan",
+}
+
+// postgresPlanner makes plannerSettings for the rest of a transaction.
+const postgresPlanner = "SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), " +
+	"set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)"
+
+// aloneConn is a connection of a driver of database/sql that sends a statement together with BEGIN,
+// its settings and COMMIT. The connections of module pgxoutbox are such: a claim is one round trip
+// on them. It is looked for behind a *sql.DB, also through wrappers that have the method Raw()
+// driver.Conn.
+type aloneConn interface {
+	// With returns a Querier for use before the next call on the connection. Each of its statements
+	// is a transaction of its own, with the isolation READ COMMITTED and with these settings, as
+	// after SET LOCAL. Rows.Close returns the error of COMMIT. Query and Exec return
+	// driver.ErrBadConn only if nothing was sent because the connection is dead. Another one then
+	// repeats the statement.
+	With(settings map[string]string) Querier
+}
+
+// alone runs statements on connections that are an aloneConn.
+type alone struct {
+	db     *sql.DB
+	unable atomic.Bool // the connections of db are no aloneConn
+}
+
+// errUnable says that a connection is no aloneConn.
+var errUnable = errors.New("sqloutbox: the connection has no method With")
+
+// run runs one statement as a transaction of its own, and repeats it as sqlkit.Retry does. able
+// says whether the connections of the pool can do that. If they cannot, nothing was done.
+func (a *alone) run(ctx context.Context, settings map[string]string, fn func(q sqlkit.Querier) error,
+) (able bool, err error) {
+	if a.unable.Load() {
+		return false, nil
+	}
+	err = sqlkit.Retry(ctx, func() error {
+		return sqltx.RetryBegin(a.db, func() (bool, error) { return false, a.once(ctx, settings, fn) })
+	})
+	if errors.Is(err, errUnable) {
+		a.unable.Store(true)
+		return false, nil
+	}
+	return true, err
+}
+
+func (a *alone) once(ctx context.Context, settings map[string]string, fn func(q sqlkit.Querier) error) error {
+	conn, err := a.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	err = conn.Raw(func(dc any) error {
+		own := aloneConnOf(dc)
+		if own == nil {
+			return errUnable
+		}
+		return fn(own.With(settings))
+	})
+	_ = conn.Close() // gives it back, if Raw has not done that because of driver.ErrBadConn
+	return err
+}
+
+// aloneConnOf returns the aloneConn behind the connection of a driver, or nil.
+func aloneConnOf(dc any) aloneConn {
+	for {
+		switch c := dc.(type) {
+		case aloneConn:
+			return c
+		case interface{ Raw() driver.Conn }: // wrappers of drivers have this method
+			dc = c.Raw()
+		default:
+			return nil
+		}
+	}
+}
+
+// howToCreate is the advice in errors about missing tables. It lists every way, because a
+// Repository does not know its caller.
+const howToCreate = "create or upgrade the tables with AutoCreate of gormoutbox.Config, bunoutbox.Config, " +
+	"entoutbox.Config or sqloutbox.OpenConfig, with Migrate of the sqloutbox.Repository, with the files that " +
+	"sqloutbox.Migrations returns, or in Ent's migration with package entschema"

@@ -6,19 +6,15 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
-
-var _ core.RateStore = (*Repository)(nil)
 
 // rateStatements are the statements about rates of destinations. They are rows of the table of
 // pauses.
 type rateStatements struct {
 	set, remove, rates string
 }
-
-// rateTopic begins the column target of a rate. The topic follows.
-const rateTopic = "rate:"
 
 const (
 	rateHead   = "INSERT INTO {pause} (target, paused_at, per_second, in_flight, actor, reason)\nVALUES "
@@ -36,48 +32,46 @@ const (
 )
 
 func newRateStatements(n names) rateStatements {
-	set := byDialect[string]{postgres: postgresSetRate, mysql: mysqlSetRate, sqlite: sqliteSetRate}.of(n)
+	set := outboxsql.ByDialect[string]{Postgres: postgresSetRate, MySQL: mysqlSetRate, SQLite: sqliteSetRate}
 	return rateStatements{
-		set:    n.expand(set),
-		remove: n.expand("DELETE FROM {pause} WHERE target = " + n.dialect.params.mark(1, "text")),
+		set:    n.expand(set.Of(n.dialect)),
+		remove: n.expand("DELETE FROM {pause} WHERE target = " + n.params().Mark(1, "text")),
 		rates:  n.expand(selectRates),
 	}
 }
 
-// SetRate implements core.RateStore.
-func (r *Repository) SetRate(ctx context.Context, req core.RateRequest) error {
+// rates are the rates of a Repository.
+type rates component[rateStatements]
+
+// SetRate implements core.Repository.
+func (r *rates) SetRate(ctx context.Context, req core.RateRequest) error {
 	who := core.AdminRequest{Actor: req.Actor, Reason: req.Reason}
-	if err := checkAdmin(who); err != nil {
+	if err := outboxsql.CheckWho(who); err != nil {
 		return err
 	}
-	return noTables(r.inTx(ctx, "set rate", func(q sqlkit.Querier) (err error) {
+	return r.pool.inTx(ctx, "set rate", func(q sqlkit.Querier) (err error) {
 		if req.PerSecond == 0 && req.InFlight == 0 {
-			_, err = q.Exec(ctx, r.rates.remove, r.target(rateTopic+req.Topic))
+			_, err = q.Exec(ctx, r.sql.remove, r.names.target(rateTopic+req.Topic))
 		} else {
-			_, err = q.Exec(ctx, r.rates.set, r.target(rateTopic+req.Topic), req.PerSecond, int64(req.InFlight),
+			_, err = q.Exec(ctx, r.sql.set, r.names.target(rateTopic+req.Topic), req.PerSecond, int64(req.InFlight),
 				req.Actor, req.Reason)
 		}
 		if err != nil {
 			return err
 		}
 		return r.database.auditWhole(ctx, q, core.AuditRate, req.Topic, who)
-	}))
+	})
 }
 
-// Rates implements core.RateStore.
-func (r *Repository) Rates(ctx context.Context) (all []core.Rate, err error) {
-	err = r.single(ctx, "rates", func(q sqlkit.Querier) error {
-		all = nil
-		return sqlkit.EachRow(ctx, q, r.rates.rates, nil, func(res core.Rows) error {
-			var rate core.Rate
-			var target string
-			var since int64
-			err := res.Scan(&target, &rate.PerSecond, &rate.InFlight, &since, &rate.Actor, &rate.Reason)
-			rate.Topic = strings.TrimPrefix(strings.TrimSuffix(target, r.names.dialect.blankEnd), rateTopic)
-			rate.Since = time.UnixMicro(since).UTC()
-			all = append(all, rate)
-			return err
-		})
-	})
-	return all, noTables(err)
+// Rates implements core.Repository.
+func (r *rates) Rates(ctx context.Context) ([]core.Rate, error) {
+	scan := func(res core.Rows) (rate core.Rate, err error) {
+		var target string
+		var since int64
+		err = res.Scan(&target, &rate.PerSecond, &rate.InFlight, &since, &rate.Actor, &rate.Reason)
+		rate.Topic = strings.TrimPrefix(r.names.targeted(target), rateTopic)
+		rate.Since = time.UnixMicro(since).UTC()
+		return rate, err
+	}
+	return sqlkit.AskRows(ctx, r.pool.single, "rates", r.sql.rates, nil, scan)
 }

@@ -3,25 +3,31 @@ package sqloutbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
-
-var _ core.RelayRegistry = (*Repository)(nil)
 
 // relayStatements are the statements about relays.
 type relayStatements struct {
 	beat, remove, relays, forget string
-	// On PostgreSQL the topics of rows without a key, on the others those of rows with one.
+	// All topics, but on the databases of rowwise: there it is a topic of the rows of the keys between
+	// two bounds.
 	pendingTopics string
 }
 
-const relaysShown = "1000"
+const (
+	relaysShown = "1000"
+	rowsOfTopic = "100" // of keys, among which an open one is looked for
+)
 
 const (
 	beatHead = "INSERT INTO {relay} (node, host, pid, program, version, all_topics, topics, seen_at, started_at, " +
@@ -43,43 +49,52 @@ const (
 		"seen_at = VALUES(seen_at), started_at = VALUES(started_at), claimed_at = VALUES(claimed_at), " +
 		"published_at = VALUES(published_at), state = VALUES(state)"
 
+	// The keys of a topic have one prefix, so that both statements jump from topic to topic. In each
+	// they look for an open row among the first ones: dead rows are in the same index.
 	postgresPendingTopics = `WITH RECURSIVE topics AS (
   (SELECT e.topic FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic LIMIT 1)
   UNION ALL
   SELECT n.topic FROM topics t CROSS JOIN LATERAL (SELECT e.topic FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), prefixes AS (
+  (SELECT substring(e.lane from 1 for 4) AS start, 1 AS n FROM {event} e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq LIMIT 1)
+  UNION ALL
+  SELECT n.start, p.n + 1 FROM prefixes p CROSS JOIN LATERAL (
+    SELECT substring(e.lane from 1 for 4) AS start FROM {event} e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > p.start || '\xffffffffffffffffffffffff'::bytea
+    ORDER BY e.lane, e.key_seq LIMIT 1) n WHERE p.n < $1::bigint
 )
-SELECT topic FROM topics UNION SELECT k.topic FROM (SELECT e.topic FROM {event} e WHERE e.status IN (0,2,3) AND
-  e.lane IS NOT NULL AND e.status <> 3 ORDER BY e.lane, e.key_seq LIMIT $1::bigint) k`
-	rowwisePendingTopics = `SELECT DISTINCT x.topic FROM (SELECT e.topic FROM {event} e{use:event_lanes}
-  WHERE {inlane}e.status <> 3 AND {lane} IS NOT NULL ORDER BY {lane} LIMIT ?) x`
+SELECT topic FROM topics UNION SELECT k.topic FROM prefixes p CROSS JOIN LATERAL (
+  SELECT x.topic FROM (SELECT e.topic, e.status FROM {event} e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND
+    e.lane >= p.start AND e.lane <= p.start || '\xffffffffffffffffffffffff'::bytea
+    ORDER BY e.lane, e.key_seq LIMIT ` + rowsOfTopic + `) x WHERE x.status <> 3 LIMIT 1) k`
+	rowwisePendingTopics = `SELECT x.topic FROM (SELECT e.topic AS topic, e.status AS status
+  FROM {event} e{use:event_lanes} WHERE {inlane}{lane} >= ? AND {lane} <= ?
+  ORDER BY {lane}, e.key_seq LIMIT ` + rowsOfTopic + `) x
+WHERE x.status <> 3 LIMIT 1`
 )
 
 func newRelayStatements(n names) relayStatements {
-	beat := byDialect[string]{postgres: postgresBeat, mysql: mysqlBeat, sqlite: sqliteBeat}.of(n)
-	ago := byDialect[string]{
-		postgres: "{now} - $1::bigint * interval '1 microsecond'", mysql: "{ago}", sqlite: "{ago}",
-	}.of(n)
-	pending := byDialect[string]{
-		postgres: postgresPendingTopics, mysql: rowwisePendingTopics, sqlite: rowwisePendingTopics,
-	}.of(n)
+	beat := outboxsql.ByDialect[string]{Postgres: postgresBeat, MySQL: mysqlBeat, SQLite: sqliteBeat}.Of(n.dialect)
+	ago := outboxsql.ByDialect[string]{
+		Postgres: "{now} - $1::bigint * interval '1 microsecond'", MySQL: "{ago}", SQLite: "{ago}",
+	}.Of(n.dialect)
+	pending := outboxsql.ByDialect[string]{
+		Postgres: postgresPendingTopics, MySQL: rowwisePendingTopics, SQLite: rowwisePendingTopics,
+	}.Of(n.dialect)
 	return relayStatements{
 		beat: n.expand(beat), relays: n.expand(selectRelays), pendingTopics: n.expand(pending),
-		remove: n.expand("DELETE FROM {relay} WHERE node = " + n.dialect.params.mark(1, "text")),
+		remove: n.expand("DELETE FROM {relay} WHERE node = " + n.params().Mark(1, "text")),
 		forget: n.expand("DELETE FROM {relay} WHERE seen_at < " + ago),
 	}
 }
 
-// noTables adds core.ErrNoTables to the error of a statement whose table is missing.
-func noTables(err error) error {
-	if err != nil && sqlerr.MissingTable(err) {
-		return fmt.Errorf("%w: %w", core.ErrNoTables, err)
-	}
-	return err
-}
+// registry is the core.Registry of a Repository.
+type registry component[relayStatements]
 
-// Beat implements core.RelayRegistry.
-func (r *Repository) Beat(ctx context.Context, b core.Heartbeat) error {
+// Beat implements core.Repository.
+func (r *registry) Beat(ctx context.Context, b core.Heartbeat) error {
 	topics, err := json.Marshal(append([]string{}, b.Topics...))
 	if err != nil {
 		return fmt.Errorf("sqloutbox: beat: %w", err)
@@ -99,32 +114,24 @@ func (r *Repository) Beat(ctx context.Context, b core.Heartbeat) error {
 		clean(b.Version, maxName), b2i(b.AllTopics), string(topics), micros(b.SinceStart), since(b.SinceClaim),
 		since(b.SincePublish), state,
 	}
-	_, err = r.change(ctx, "beat", r.relays.beat, args...)
+	_, err = sqlkit.Change(ctx, r.database.write, "beat", r.sql.beat, args...)
 	return err
 }
 
-// RemoveRelay implements core.RelayRegistry.
-func (r *Repository) RemoveRelay(ctx context.Context, node string) error {
-	_, err := r.change(ctx, "remove relay", r.relays.remove, clean(node, maxName))
+// RemoveRelay implements core.Repository.
+func (r *registry) RemoveRelay(ctx context.Context, node string) error {
+	_, err := sqlkit.Change(ctx, r.database.write, "remove relay", r.sql.remove, clean(node, maxName))
 	return err
 }
 
-// ForgetRelays implements core.RelayRegistry.
-func (r *Repository) ForgetRelays(ctx context.Context, unseen time.Duration) (int, error) {
-	return r.change(ctx, "forget relays", r.relays.forget, micros(unseen))
+// ForgetRelays implements core.Repository.
+func (r *registry) ForgetRelays(ctx context.Context, unseen time.Duration) (int, error) {
+	return sqlkit.Change(ctx, r.database.write, "forget relays", r.sql.forget, micros(unseen))
 }
 
-// Relays implements core.RelayRegistry.
-func (r *Repository) Relays(ctx context.Context) (relays []core.RelayStatus, err error) {
-	err = r.single(ctx, "relays", func(q sqlkit.Querier) error {
-		relays = nil
-		return sqlkit.EachRow(ctx, q, r.relays.relays, nil, func(res core.Rows) error {
-			s, err := scanRelay(res)
-			relays = append(relays, s)
-			return err
-		})
-	})
-	return relays, noTables(err)
+// Relays implements core.Repository.
+func (r *registry) Relays(ctx context.Context) ([]core.RelayStatus, error) {
+	return sqlkit.AskRows(ctx, r.pool.single, "relays", r.sql.relays, nil, scanRelay)
 }
 
 func scanRelay(res core.Rows) (s core.RelayStatus, err error) {
@@ -157,54 +164,130 @@ func scanRelay(res core.Rows) (s core.RelayStatus, err error) {
 	return s, nil
 }
 
-// PendingTopics implements core.RelayRegistry.
-func (r *Repository) PendingTopics(ctx context.Context, sample int) ([]string, error) {
+// PendingTopics implements core.Repository.
+func (r *registry) PendingTopics(ctx context.Context, sample int) ([]string, error) {
 	if sample <= 0 {
 		return nil, nil
 	}
 	var topics []string
-	read := func(q sqlkit.Querier) error {
-		return sqlkit.EachRow(ctx, q, r.relays.pendingTopics, []any{int64(sample)}, func(res core.Rows) error {
-			var topic string
-			err := res.Scan(&topic)
-			topics = append(topics, topic)
-			return err
-		})
-	}
 	var err error
 	switch db := r.database.(type) {
 	case *postgres:
-		err = db.scan(ctx, "pending topics", func(q sqlkit.Querier) error {
-			topics = nil
-			return read(q)
-		})
+		args := []any{int64(sample)}
+		topics, err = sqlkit.AskRows(ctx, db.scan, "pending topics", r.sql.pendingTopics, args, sqlkit.Text)
 	case *rowwise:
-		err = db.single(ctx, "pending topics", func(q sqlkit.Querier) error {
-			topics = nil
-			for last := ""; ; {
-				found, err := sqlkit.FirstRow(ctx, q, db.sql.nextTopic, []any{last}, &last)
-				if err != nil {
-					return err
-				}
-				if !found {
-					return read(q)
-				}
-				topics = append(topics, last)
+		err = db.single(ctx, "pending topics", func(q sqlkit.Querier) (err error) {
+			if topics, err = db.openTopics(ctx, q); err != nil {
+				return err
 			}
+			ofKeys, err := r.topicsOfKeys(ctx, q, db.sql.firstLane, sample)
+			topics = append(topics, ofKeys...)
+			return err
 		})
 	}
 	slices.Sort(topics)
-	return slices.Compact(topics), noTables(err)
+	return slices.Compact(topics), err
 }
 
-// change runs one statement that changes rows.
-func (r *Repository) change(ctx context.Context, what, text string, args ...any) (n int, err error) {
-	err = r.database.write(ctx, what, func(q sqlkit.Querier) error {
-		changed, err := q.Exec(ctx, text, args...)
-		n = int(changed)
-		return err
-	})
-	return n, noTables(err)
+// topicsOfKeys returns the topics of keys with open rows.
+func (r *registry) topicsOfKeys(ctx context.Context, q sqlkit.Querier, firstLane string, sample int,
+) (topics []string, err error) {
+	last := core.KeyID{}
+	for range sample {
+		var lane outboxsql.ID
+		found, err := sqlkit.FirstRow(ctx, q, firstLane, []any{last[:]}, &lane)
+		if err != nil || !found {
+			return topics, err
+		}
+		var first core.KeyID
+		copy(first[:4], lane[:4])
+		last = lastLane
+		copy(last[:4], lane[:4])
+		var topic string
+		found, err = sqlkit.FirstRow(ctx, q, r.sql.pendingTopics, []any{first[:], last[:]}, &topic)
+		if err != nil {
+			return topics, err
+		}
+		if found {
+			topics = append(topics, topic)
+		}
+	}
+	return topics, nil
 }
 
 const maxName = 255
+
+const (
+	maxStopped   = 100  // destinations in the state of a relay
+	maxStateText = 1000 // bytes of an error in it
+)
+
+// relayState is core.RelayState as the column state of the relays has it.
+type relayState struct {
+	Stopped []stoppedDestination `json:"stopped,omitempty"`
+	Stuck   int                  `json:"stuck,omitempty"`
+	HotFull bool                 `json:"hot_full,omitempty"`
+	PollErr string               `json:"poll_error,omitempty"`
+}
+
+type stoppedDestination struct {
+	Topic    string `json:"topic"`
+	Micros   int64  `json:"us"` // since it was stopped
+	Failures int    `json:"failures,omitempty"`
+	Stuck    int    `json:"stuck,omitempty"`
+	Err      string `json:"error,omitempty"`
+}
+
+func encodeState(s core.RelayState) (string, error) {
+	state := relayState{Stuck: s.Stuck, HotFull: s.HotFull, PollErr: stateText(s.PollErr)}
+	for _, d := range s.Stopped[:min(len(s.Stopped), maxStopped)] {
+		state.Stopped = append(state.Stopped, stoppedDestination{
+			Topic: d.Topic, Micros: time.Since(d.Since).Microseconds(), Failures: d.Failures, Stuck: d.Stuck,
+			Err: stateText(d.Err),
+		})
+	}
+	text, err := json.Marshal(state)
+	return asciiJSON(string(text)), err
+}
+
+// asciiJSON escapes what is not ASCII, so that a connection of any character set can store it.
+func asciiJSON(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r < utf8.RuneSelf {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
+}
+
+func stateText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return clean(core.ErrorText(err), maxStateText)
+}
+
+// decodeState reads the state of a relay that was seen at that time. What cannot be read is left
+// out, because it must not hide the relays.
+func decodeState(text string, seen time.Time) (s core.RelayState) {
+	var state relayState
+	if err := json.Unmarshal([]byte(text), &state); err != nil {
+		return s
+	}
+	s.Stuck, s.HotFull = state.Stuck, state.HotFull
+	if state.PollErr != "" {
+		s.PollErr = errors.New(state.PollErr)
+	}
+	for _, d := range state.Stopped {
+		s.Stopped = append(s.Stopped, core.StoppedDestination{
+			Topic: d.Topic, Since: seen.Add(-time.Duration(d.Micros) * time.Microsecond), Failures: d.Failures,
+			Stuck: d.Stuck, Err: errors.New(d.Err),
+		})
+	}
+	return s
+}

@@ -8,32 +8,9 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
-
-// DefaultPrefix starts the names of the tables: outbox_event, outbox_key, outbox_audit,
-// outbox_relay, outbox_plan, outbox_pause, outbox_group, outbox_migration.
-const DefaultPrefix = "outbox_"
-
-// Config says where the tables are.
-type Config struct {
-	// Dialect of the database. Empty: New asks the database.
-	Dialect core.Dialect
-	// Schema of the tables: a schema of PostgreSQL, a database of MySQL. Empty: the default of the
-	// connection. SQLite has none.
-	Schema string
-	// Prefix of the names of tables, indexes and constraints. Default: DefaultPrefix.
-	Prefix string
-	// PartitionEvery makes outbox_event a table with partitions by row id, each for the events of
-	// this time, so that old events leave with a partition instead of row by row. It is for many
-	// millions of rows on PostgreSQL 14 or newer, with event ids that begin with their time, as
-	// those that this project makes. Migrate makes a new table so. An existing table needs the
-	// steps in docs/migrations.md. The janitor makes and drops the partitions: its database user
-	// must own the table. Events stay up to this time longer than the retention. Every process that
-	// relays, cleans up or migrates must have the same setting. At least an hour. Default: 0, no
-	// partitions.
-	PartitionEvery time.Duration
-}
 
 // Repository is the outbox table in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or
 // SQLite 3.35 or newer. It implements core.Repository; create it with New. It is safe for use by
@@ -45,14 +22,14 @@ type Repository struct {
 	waker    waker
 	home     home // for CheckTx
 	sweep    sweep
-	audits   auditStatements
-	relays   relayStatements
-	plans    planStatements
-	pauses   pauseStatements
-	groups   groupStatements
-	rates    rateStatements
-	windows  windowStatements
-	types    typeStatements
+
+	admin
+	audits
+	registry
+	pauses
+	rates
+	typeCounts
+	history
 
 	partitions *partitions // nil: the table has none
 }
@@ -84,11 +61,16 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 		return nil, err
 	}
 	p := pool{runner: r, dialect: cfg.Dialect}
+	db := openDatabase(p, n)
 	repo := &Repository{
-		pool: p, names: n, database: n.dialect.open(p, n), waker: n.dialect.wake(p, n),
-		audits: newAuditStatements(n), relays: newRelayStatements(n), plans: newPlanStatements(n),
-		pauses: newPauseStatements(n), groups: newGroupStatements(n), rates: newRateStatements(n),
-		windows: newWindowStatements(n), types: newTypeStatements(n),
+		pool: p, names: n, database: db, waker: newWaker(p, n), home: home{names: n},
+		admin:      admin{p, n, db, newAdminStatements(n)},
+		audits:     audits{p, n, db, newAuditStatements(n)},
+		registry:   registry{p, n, db, newRelayStatements(n)},
+		pauses:     pauses{p, n, db, newPauseStatements(n)},
+		rates:      rates{p, n, db, newRateStatements(n)},
+		typeCounts: typeCounts{p, n, db, newTypeStatements(n)},
+		history:    history{p, n, db, newHistoryStatements(n)},
 	}
 	if n.partitioned {
 		repo.partitions, err = newPartitions(p, n, cfg.PartitionEvery)
@@ -96,8 +78,30 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 	return repo, err
 }
 
+// Classify implements core.Repository. It knows the errors of all databases.
+func (*Repository) Classify(err error) core.ErrorKind { return sqlerr.Classify(err) }
+
 // Dialect returns the SQL dialect of the Repository.
 func (r *Repository) Dialect() core.Dialect { return r.dialect }
 
 // Prefix returns the prefix of the names of the tables.
 func (r *Repository) Prefix() string { return r.names.prefix }
+
+var (
+	_ core.Waker     = (*Repository)(nil)
+	_ core.Historian = (*Repository)(nil)
+)
+
+// Notify implements core.Waker, by a statement of its own on the pool. On PostgreSQL it is a
+// NOTIFY on WakeChannel, in a transaction that does not wait for the disk. On MariaDB and MySQL it
+// counts up the first row of the key table, the bell, which belongs to no key. Relays on SQLite
+// need no Notify: the error wraps errors.ErrUnsupported.
+func (r *Repository) Notify(ctx context.Context) error { return r.waker.notify(ctx) }
+
+// Listen implements core.Waker. On SQLite it watches PRAGMA data_version on a connection of its
+// own from the pool. On MariaDB and MySQL it reads the bell that Notify rings, by its primary key.
+//
+// On PostgreSQL, and on a pool of SQLite with fewer than four connections, the error wraps
+// errors.ErrUnsupported: LISTEN needs the driver, so a relay on PostgreSQL gets it from its
+// configuration.
+func (r *Repository) Listen(ctx context.Context, wake func()) error { return r.waker.listen(ctx, wake) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -99,17 +100,33 @@ const (
 		" THEN 1 ELSE 0 END"
 )
 
+// rowwiseOld is whether a row ended long enough ago. Its parameters are keeps.
+const rowwiseOld = `(e.status = 1 AND e.done_at < {ago} OR e.status = 4 AND e.done_at < {ago})`
+
+const (
+	rowwiseArchivable = `SELECT e.id, CASE WHEN ` + rowwiseOld + ` THEN {octets} END FROM {event} e{use:primary}
+WHERE e.id > ? ORDER BY e.id LIMIT ?`
+	rowwiseArchiveRows = `SELECT ` + eventColumns + archivedColumns + ` FROM {event} e{use:primary}
+WHERE e.id IN ({ids}) AND ` + rowwiseOld + ` ORDER BY e.id{lock}`
+)
+
+// copiedRow are the values of outboxsql.CopiedColumns. The copy of an overtaken event carries its first
+// number. Otherwise a consumer would take it for the newest.
+const copiedRow = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
+	`tenant_id, partition_key, ?, payload, content_type, {first_seq:` + core.HeaderFirstKeySeq +
+	`}, occurred_at, replay_of`
+
 // rowStatements are the statements of rowwise, but those that insert.
 type rowStatements struct {
 	undoEvents          listed
 	undoFirst, undoNext string
 
-	nextTopic string
-	topicRows tenantUnion
-	heads     listed
-	// Those of lanes are there twice. The second set passes over dead rows.
-	openPage, livePage string
-	laneRows, liveRows string
+	nextTopic          string
+	topicRows          tenantUnion
+	heads              listed
+	firstLane          string // behind a bound
+	lanePage, laneRows string
+	deadHeads, leave   listed
 	lock, claim        listed
 	topicDue           tenantUnion
 
@@ -117,14 +134,12 @@ type rowStatements struct {
 	retry, dead, unavailable                                               string
 	beginSuspect, tryAlone, renew, release                                 listed
 
-	countReady, countOpen, countDead, countBlocked, firstCreated, clock, listDead string
+	countReady, countKeyed, countDead, firstCreated, clock, listDead string
 
 	redriveRows, redrive, discardRows, discard listed
 	discardDead                                string
 	deadForAppend                              listed
 	append, audit                              string
-	doneForReplay                              listed
-	replay                                     string
 
 	ended, archivable                        string
 	cleanup, archiveRows                     listed
@@ -146,17 +161,6 @@ func newRowStatements(n names) *rowStatements {
 	text := n.expand
 	list := func(s string) listed { return newListed(text(s)) }
 	tenants := func(s string) tenantUnion { return newTenantUnion(n, s) }
-	// page and rows of the lanes
-	const live = "e.status <> 3 AND "
-	page := func(more string) string {
-		return text(`SELECT {lane}, e.key_seq, e.id FROM {event} e{use:event_lanes} WHERE {inlane}` + more +
-			`{lane} > ? ORDER BY {lane}, e.key_seq LIMIT ?`)
-	}
-	rows := func(more string) string {
-		return text(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, {octets},
-			CASE WHEN ` + rowOK + ` THEN 1 ELSE 0 END{address}
-FROM {event} e{use:event_lanes} WHERE {inlane}` + more + `{lane} = ? ORDER BY e.key_seq LIMIT ?`)
-	}
 	return &rowStatements{
 		undoEvents: list("DELETE FROM {event} WHERE id IN ({ids})"),
 		undoFirst:  text("DELETE FROM {key} WHERE lane = ?"),
@@ -165,16 +169,22 @@ FROM {event} e{use:event_lanes} WHERE {inlane}` + more + `{lane} = ? ORDER BY e.
 		nextTopic: text(`SELECT {topic} FROM {event} e{use:event_ready} WHERE {ready}{topic} > ? ORDER BY {topic} ` +
 			`LIMIT 1`),
 		topicRows: tenants(`SELECT e.id, e.topic, {octets}{address} FROM {event} e{use:event_ready} WHERE ` +
-			`{ready}{topic} ` +
-			`= ? AND ` +
-			rowDue + ` AND ` + rowFree + `{tenants} ORDER BY e.available_at, e.id LIMIT ?`),
-		heads: list(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), {octets}, CASE WHEN ` + rowDue + `
-			AND ` + rowFree + ` THEN 1 ELSE 0 END,
-  CASE WHEN ` + rowFree +
-			` OR e.lease_until < e.available_at THEN {us:e.available_at} ELSE {us:e.lease_until} END - {clock}{address}
-FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2)`),
-		openPage: page(""), livePage: page(live),
-		laneRows: rows(""), liveRows: rows(live),
+			`{ready}{topic} = ? AND ` + rowDue + ` AND ` + rowFree + `{tenants} ORDER BY e.available_at, e.id LIMIT ?`),
+		heads: list(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), {octets},
+  CASE WHEN ` + rowOK + ` THEN 1 ELSE 0 END, CASE WHEN ` + rowFree +
+			` OR e.lease_until < e.available_at THEN {us:e.available_at} ELSE {us:e.lease_until} END - {clock},
+  CASE WHEN e.status = 3 THEN 1 ELSE 0 END{address}
+FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3)`),
+		firstLane: text(`SELECT {lane} FROM {event} e{use:event_lanes} WHERE {inlane}{lane} > ? ` +
+			`ORDER BY {lane}, e.key_seq LIMIT 1`),
+		lanePage: text(`SELECT {lane}, COALESCE(e.key_seq, 0), e.id FROM {event} e{use:event_lanes}
+WHERE {inlane}{lane} > ? ORDER BY {lane}, e.key_seq LIMIT ?`),
+		laneRows: text(`SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.key_seq, 0), {octets},
+  CASE WHEN ` + rowOK + ` THEN 1 ELSE 0 END, CASE WHEN e.status = 3 THEN 1 ELSE 0 END{address}
+FROM {event} e{use:event_lanes} WHERE {inlane}{lane} = ? ORDER BY e.key_seq LIMIT ?`),
+		deadHeads: list(`SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status = 3 AND
+  e.lane IS NOT NULL ORDER BY e.id{lock}`),
+		leave: list(`UPDATE {event}{use:primary} SET lane = NULL WHERE id IN ({ids})`),
 		lock: list(`SELECT ` + eventColumns + claimColumns + `, ` + rowLost + `{address}
 FROM {event} e{use:primary} WHERE {at:e} IN ({ids}) AND ` + rowOpen + `{byid}{lock}`),
 		claim: list(`UPDATE {event}{use:primary} SET lost_claims = ABS(lost_claims) +
@@ -188,9 +198,8 @@ FROM {event} e{use:primary} WHERE {at:e} IN ({ids}) AND ` + rowOpen + `{byid}{lo
 
 		markable: list(`SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ORDER ` +
 			`BY e.id`),
-		markableLock: list(`SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN ` +
-			`(0,2,3) ORDER ` +
-			`BY e.id{lock}`),
+		markableLock: list(`SELECT e.id FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND e.status IN (0,2,3) ` +
+			`ORDER BY e.id{lock}`),
 		done: list(`UPDATE {event}{use:primary} SET status = 1, done_at = {now}, lease_until = NULL, ` +
 			`last_error_code = NULL, last_error = NULL WHERE id IN ({ids}) AND status IN (0,2,3)`),
 		doneDelete: list(`DELETE FROM {event} WHERE id IN ({ids}) AND status IN (0,2,3)`),
@@ -201,10 +210,11 @@ FROM {event} e{use:primary} WHERE {at:e} IN ({ids}) AND ` + rowOpen + `{byid}{lo
 WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id`),
 		heldLock: list(`SELECT e.id, e.claim_no FROM {event} e{use:primary}
 WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id{lock}`),
-		retry: text(`UPDATE {event} SET status = 2, attempts = attempts + 1, available_at = {in}, lease_until = NULL,
+		retry: text(`UPDATE {event} SET failures = {attempt},
+	  status = 2, attempts = attempts + 1, available_at = {in}, lease_until = NULL,
 	  last_error_code = ?, last_error = ?, error_group = ?
 WHERE id = ?`),
-		dead: text(`UPDATE {event} SET status = 3, attempts = attempts + 1, lease_until = NULL,
+		dead: text(`UPDATE {event} SET failures = {attempt}, status = 3, attempts = attempts + 1, lease_until = NULL,
   lane = CASE WHEN ? = 1 THEN NULL ELSE lane END, last_error_code = ?, last_error = ?, error_group = ?
 WHERE id = ?`),
 		unavailable: text(`UPDATE {event} SET available_at = {in}, lease_until = NULL, last_error_code = ?, ` +
@@ -219,15 +229,14 @@ WHERE id = ?`),
 		countReady: text(`SELECT COUNT(*), MIN(x.created_at) FROM (SELECT {us:e.created_at} AS created_at FROM {event}
 	  e{use:event_ready}
   WHERE {ready}{topic} IS NOT NULL ORDER BY {topic} LIMIT ?) x`),
-		countOpen: text(`SELECT COUNT(*), MIN(x.created_at) FROM (SELECT {us:e.created_at} AS created_at FROM {event}
-	  e{use:event_lanes}
-  WHERE {inlane}e.status <> 3 AND {lane} IS NOT NULL ORDER BY {lane} LIMIT ?) x`),
-		countDead: text(`SELECT COUNT(*) FROM (SELECT e.id FROM {event} e{use:event_dead} WHERE {isdead} LIMIT ?) x`),
-		countBlocked: text(`SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM {event} e{use:event_dead} WHERE ` +
-			`{isdead} AND e.lane IS NOT NULL LIMIT ?) x`),
-		firstCreated: text(`SELECT {us:e.created_at} FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ` +
-			`ORDER BY ` +
-			`e.available_at, e.id LIMIT 1`),
+		// The limit bounds the rows that are looked at: their index has dead rows too.
+		countKeyed: text(`SELECT COUNT(*), COUNT(x.pending), MIN(CASE WHEN x.pending = 1 THEN x.created_at END)
+  FROM (SELECT CASE WHEN e.status <> 3 THEN 1 END AS pending, {us:e.created_at} AS created_at
+    FROM {event} e{use:event_lanes} WHERE {inlane}{lane} IS NOT NULL ORDER BY {lane} LIMIT ?) x`),
+		countDead: text(`SELECT COUNT(*), COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM {event} e{use:event_dead} ` +
+			`WHERE {isdead} LIMIT ?) x`),
+		firstCreated: text(`SELECT {us:e.created_at} FROM {event} e{use:event_ready} WHERE {ready}{topic} = ? ORDER ` +
+			`BY e.available_at, e.id LIMIT 1`),
 		clock: text(`SELECT {clock}`),
 		listDead: text(`SELECT ` + eventColumns +
 			`, e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), ` +
@@ -245,23 +254,18 @@ ORDER BY e.id{wait}`),
 		discardRows: list(`SELECT e.id, e.event_id, e.topic FROM {event} e{use:primary} WHERE e.id IN ({ids}) AND
 	  (e.status = 3 OR e.status IN (0,2)
   AND (? = 1 OR e.lease_until IS NULL OR e.lease_until <= {now})) ORDER BY e.id{wait}`),
-		discard: list(`UPDATE {event}{use:primary} SET status = 4, claim_no = 0, claimed_by = NULL, lease_until ` +
-			`= NULL, ` +
-			`done_at = {now} WHERE id IN ({ids})`),
+		discard: list(`UPDATE {event}{use:primary} SET status = 4, claim_no = 0, claimed_by = NULL, lease_until = ` +
+			`NULL, done_at = {now} WHERE id IN ({ids})`),
 		discardDead: text(`UPDATE {event} SET status = 4, claim_no = 0, claimed_by = NULL, lease_until = NULL, ` +
-			`done_at = {now} ` +
-			`WHERE id = ? AND status = 3`),
+			`done_at = {now} WHERE id = ? AND status = 3`),
 		deadForAppend: list(`SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
   e.key_seq, CASE WHEN e.replay_of IS NULL THEN 0 ELSE 1 END FROM {event} e{use:primary}
 WHERE e.id IN ({ids}) AND e.status = 3 AND e.key_seq IS NOT NULL AND (? = 1 OR e.lane IS NULL) ORDER BY e.id{wait}`),
-		append: text(`INSERT INTO {event} (id, key_seq, available_at, created_at, ` + copiedColumns + `)
-SELECT ?, ?, {now}, {now}, ` + copiedRow + ` FROM {event} WHERE id = ?`),
-		audit: text(`INSERT INTO {audit} (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ` +
-			`({now}, ?, ?, ` +
-			`?, ?, ?, ?, ?)`),
-
-		doneForReplay: list(rowwiseDoneForReplay),
-		replay:        text(rowwiseReplay),
+		append: text(`INSERT INTO {event} (id, key_seq, available_at, created_at, failures,
+	  ` + outboxsql.CopiedColumns + `)
+SELECT ?, ?, {now}, {now}, failures, ` + copiedRow + ` FROM {event} WHERE id = ?`),
+		audit: text(`INSERT INTO {audit} (at, action, actor, reason, row_id, event_id, topic, new_id) VALUES ({now}, ` +
+			`?, ?, ?, ?, ?, ?, ?)`),
 
 		ended: text(`SELECT e.id, CASE WHEN ` + rowwiseOld + ` THEN 1 ELSE 0 END ` +
 			`FROM {event} e{use:primary} WHERE e.id > ? ORDER BY e.id LIMIT ?`),

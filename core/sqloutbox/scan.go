@@ -2,42 +2,13 @@ package sqloutbox
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 )
-
-// id16 scans 16 bytes: raw, as the text of a UUID, or NULL for zero.
-type id16 [16]byte
-
-// Scan implements sql.Scanner.
-func (u *id16) Scan(src any) error {
-	var b []byte
-	switch v := src.(type) {
-	case nil:
-		*u = id16{}
-		return nil
-	case []byte:
-		b = v
-	case string:
-		b = []byte(v)
-	case [16]byte:
-		*u = v
-		return nil
-	default:
-		return fmt.Errorf("sqloutbox: cannot read an id from %T", src)
-	}
-	if len(b) == 16 {
-		copy(u[:], b)
-		return nil
-	}
-	id, err := core.ParseRowID(string(b))
-	*u = id16(id)
-	return err
-}
 
 // headerJSON returns the text of the headers, nil when there are none.
 func headerJSON(h map[string]string) (any, error) {
@@ -50,7 +21,7 @@ func headerJSON(h map[string]string) (any, error) {
 
 // eventScan holds what the columns of an event are scanned into.
 type eventScan struct {
-	id, lane id16
+	id, lane outboxsql.ID
 	e        core.Event
 	headers  []byte
 	keySeq   int64
@@ -70,10 +41,8 @@ func (s *eventScan) dest() []any {
 // eventColumns is read into an eventScan. {us:...} makes microseconds, so that no driver's idea of
 // time zones matters.
 const eventColumns = `e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), ` +
-	`COALESCE(e.aggregate_id,''), ` +
-	`e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), ` +
-	`e.payload, ` +
-	`COALESCE(e.content_type,''), e.headers, {us:e.occurred_at}`
+	`COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), ` +
+	`e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, {us:e.occurred_at}`
 
 // event returns the event. The error names the part that cannot be read: such an event cannot be
 // published, and is returned without that part.
@@ -81,7 +50,7 @@ func (s *eventScan) event() (core.Event, error) {
 	e := s.e
 	err := s.damage
 	if len(s.headers) > 0 && err == nil {
-		e.Headers, err = headersOf(s.headers)
+		e.Headers, err = outboxsql.Headers(s.headers)
 	}
 	e.OccurredAt = time.UnixMicro(s.occurred).UTC()
 	e.Unordered = e.Key != "" && s.keySeq == 0 // a row that left its key keeps its number
@@ -91,60 +60,11 @@ func (s *eventScan) event() (core.Event, error) {
 	return e, err
 }
 
-// headersOf reads headers as other producers may have written them: numbers and booleans become
-// text, and null becomes an empty text.
-func headersOf(text []byte) (map[string]string, error) {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, fmt.Errorf("headers are no JSON object: %w", err)
-	}
-	headers := make(map[string]string, len(raw))
-	for name, value := range raw {
-		switch value[0] {
-		case '"':
-			var s string
-			if err := json.Unmarshal(value, &s); err != nil {
-				return nil, fmt.Errorf("header %q: %w", name, err)
-			}
-			headers[name] = s
-		case '{', '[':
-			return nil, fmt.Errorf("header %q is neither a text nor a number: %.64s", name, value)
-		case 'n':
-			headers[name] = ""
-		default:
-			headers[name] = string(value)
-		}
-	}
-	return headers, nil
-}
-
 // suspicious is core.Suspicious. From there on a lost claim counts only if the publish of the
 // suspect had begun, which makes lost_claims negative.
 const suspicious = "3"
 
 var _ = [1]struct{}{}[core.Suspicious-3] // they are the same
-
-// scanRow reads a row into dest. If a column has a wrong value, the others are read all the same,
-// and damage names the column. The columns in required must be readable.
-func scanRow(res core.Rows, dest []any, required ...int) (damage, err error) {
-	if err := res.Scan(dest...); err == nil {
-		return nil, nil
-	}
-	for i := range dest {
-		one := make([]any, len(dest))
-		for k := range one {
-			one[k] = new(any)
-		}
-		one[i] = dest[i]
-		if err := res.Scan(one...); err != nil {
-			if slices.Contains(required, i) {
-				return nil, err
-			}
-			damage = err
-		}
-	}
-	return damage, nil
-}
 
 // claimColumns follow eventColumns when rows are claimed.
 const claimColumns = `, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, {us:e.created_at}, (SELECT {clock})`
@@ -153,7 +73,7 @@ const claimColumns = `, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of,
 type claimScan struct {
 	eventScan
 	c            core.Claimed
-	replayOf     id16
+	replayOf     outboxsql.ID
 	created, now int64
 }
 
@@ -171,7 +91,7 @@ func (s *claimScan) scan(res core.Rows, more ...any) (err error) {
 	for i := range more {
 		required = append(required, len(dest)-1-i)
 	}
-	s.damage, err = scanRow(res, dest, required...)
+	s.damage, err = outboxsql.Scan(res, dest, required...)
 	return err
 }
 
@@ -202,3 +122,60 @@ func untilDue(us int64) time.Duration {
 
 // micros converts a duration for the database.
 func micros(d time.Duration) int64 { return d.Microseconds() }
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// textArray writes a list as the text of an array.
+func textArray(items []string) string {
+	size := 2
+	for _, s := range items {
+		size += len(s) + 3
+	}
+	var b strings.Builder
+	b.Grow(size)
+	b.WriteByte('{')
+	for i, s := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		for j := 0; j < len(s); j++ {
+			if s[j] == '"' || s[j] == '\\' {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(s[j])
+		}
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// textArrayOrNil is NULL for a nil list.
+func textArrayOrNil(items []string) any {
+	if items == nil {
+		return nil
+	}
+	return textArray(items)
+}
+
+// column makes an array of one field of many values.
+func column[T any](items []T, field func(*T) string) string {
+	texts := make([]string, len(items))
+	for i := range items {
+		texts[i] = field(&items[i])
+	}
+	return textArray(texts)
+}

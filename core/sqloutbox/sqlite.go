@@ -24,13 +24,23 @@ func sqliteKeys(n int) string {
 
 const sqliteNow = "(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)"
 
+// sqliteSlot is the number of the slot of the history that lasts now.
+const sqliteSlot = "(CAST(strftime('%s','now') AS INTEGER)/300)"
+
 var sqliteWords = map[string]word{
 	"now":   fixed(sqliteNow),
 	"in":    fixed(sqliteNow + "+?"),
 	"ago":   fixed(sqliteNow + "-?"),
 	"after": fixed(sqliteNow + "+?"),
 	"clock": fixed(sqliteNow),
-	"us":    func(_ names, arg string) string { return arg },
+	"slot":  fixed(sqliteSlot + "*300000000"),
+	"of":    func(_ names, arg string) string { return sqliteSlot + "||':'||" + ofTopic(arg) },
+	"ofago": fixed("(" + sqliteSlot + "-?)||':'"),
+	"later": fixed("slot+3600000000"),
+	"sum":   func(_ names, arg string) string { return "SUM(" + arg + ")" },
+	"attempt": fixed("substr(COALESCE(failures, '') || " + sqliteNow + " || ' ' || (attempts + 1) || ?, -" +
+		keptAttempts + ")"),
+	"us": func(_ names, arg string) string { return arg },
 	"first_seq": func(_ names, arg string) string {
 		return "CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN " +
 			"json_insert(COALESCE(headers, '{}'), '$." + arg + "', CAST(key_seq AS TEXT)) ELSE headers END"

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -19,16 +18,6 @@ func newListed(text string) listed {
 
 // text returns the statement with a list of n parameters.
 func (s listed) text(n int) string { return s.before + sqlkit.List(n) + s.after }
-
-// idArgs returns the ids as parameters, followed by more.
-func idArgs[T core.RowID | core.KeyID](ids []T, more ...any) []any {
-	args := make([]any, 0, len(ids)+len(more))
-	for i := range ids {
-		b := [16]byte(ids[i])
-		args = append(args, b[:])
-	}
-	return append(args, more...)
-}
 
 // union is a query with a limit.
 type union string

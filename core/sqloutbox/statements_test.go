@@ -3,16 +3,15 @@ package sqloutbox_test
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqltexts"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -42,11 +41,7 @@ func TestStatementTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var b strings.Builder
-			for _, name := range slices.Sorted(maps.Keys(texts)) {
-				fmt.Fprintf(&b, "-- %s\n%s\n\n", name, texts[name])
-			}
-			golden(t, c.file+".statements.sql", b.String())
+			golden(t, c.file+".statements.sql", sqltexts.Format(texts))
 		})
 	}
 }
@@ -75,22 +70,8 @@ func TestMigrationTexts(t *testing.T) {
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	// {ids} and {whens} are filled in later
-	if m := regexp.MustCompile(`\{[a-hj-z][a-z]*[:}]`).FindString(strings.ReplaceAll(got, "{whens}", "")); m != "" {
-		t.Errorf("%s is left in the text", m)
-	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs: look at the difference after `go test ./core/sqloutbox -run Texts -update`", path)
+	if err := sqltexts.Golden(filepath.Join("testdata", name), got, *update); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -233,8 +214,8 @@ func parentheses(text string) (parts []string) {
 	return parts
 }
 
-// Everything that a dialect does in its own way is a field of dialect, or is in byDialect. No other
-// file asks which dialect it is.
+// Everything that a dialect does in its own way is in an outboxsql.ByDialect. No other file asks which
+// dialect it is.
 func TestOneFileTellsDialectsApart(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -252,8 +233,8 @@ func TestOneFileTellsDialectsApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range asks.FindAllString(string(src), -1) {
-			if found++; file != "database.go" {
-				t.Errorf("%s: %q: make it a field of dialect, or use byDialect", file, m)
+			if found++; file != "dialects.go" {
+				t.Errorf("%s: %q: use outboxsql.ByDialect", file, m)
 			}
 		}
 	}

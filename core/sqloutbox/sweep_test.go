@@ -21,6 +21,10 @@ type finished struct {
 	page time.Duration // time that one page takes
 }
 
+func cleanupOf(keep time.Duration, limit int) core.CleanupRequest {
+	return core.CleanupRequest{Keep: keep, KeepDiscarded: keep, Limit: limit}
+}
+
 type finishedRow struct {
 	id core.RowID
 	at time.Time
@@ -74,7 +78,7 @@ func TestCleanupKeepsUp(t *testing.T) {
 						}
 						for n := limit; 2*n >= limit; {
 							var err error
-							if n, err = repo.Cleanup(t.Context(), keep, limit); err != nil {
+							if n, _, err = repo.Cleanup(t.Context(), cleanupOf(keep, limit)); err != nil {
 								t.Fatal(err)
 							}
 						}
@@ -125,7 +129,7 @@ func TestCleanupPassesRowsOfLateEvents(t *testing.T) {
 				repo := &Repository{database: lateTable(rows, c.page)}
 				for call, want := range c.deleted {
 					start := time.Now()
-					if n, err := repo.Cleanup(t.Context(), time.Minute, limit); n != want || err != nil {
+					if n, _, err := repo.Cleanup(t.Context(), cleanupOf(time.Minute, limit)); n != want || err != nil {
 						t.Fatalf("call %d deleted %d rows, want %d; %v", call, n, want, err)
 					}
 					if took := time.Since(start); took > sweepTime+c.page {
@@ -144,7 +148,7 @@ func TestCleanupLeavesTime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		if n, err := repo.Cleanup(ctx, time.Minute, 10); n != 0 || err != nil {
+		if n, _, err := repo.Cleanup(ctx, cleanupOf(time.Minute, 10)); n != 0 || err != nil {
 			t.Fatalf("deleted %d rows, %v", n, err)
 		}
 		if took := time.Since(start); took != 100*time.Millisecond {
@@ -164,7 +168,7 @@ func TestCleanupStopsBeforePagesAreTiny(t *testing.T) {
 		}
 		repo := &Repository{database: table}
 		start := time.Now()
-		n, err := repo.Cleanup(t.Context(), time.Minute, 1000)
+		n, _, err := repo.Cleanup(t.Context(), cleanupOf(time.Minute, 1000))
 		if pages := time.Since(start) / table.page; n <= 500 || n > 1000 || pages > 10 || err != nil {
 			t.Errorf("deleted %d rows in %d pages, want more than half of 1000 in at most 10; %v", n, pages, err)
 		}

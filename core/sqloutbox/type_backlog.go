@@ -6,10 +6,9 @@ import (
 	"slices"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
-
-var _ core.TypeBacklogger = (*Repository)(nil)
 
 // typeStatements are the statements about types of events.
 type typeStatements struct {
@@ -20,13 +19,14 @@ type typeStatements struct {
 const (
 	maxTypes = 1000 // types that TypeBacklog returns at most
 
-	// Every part is ordered as its index, so that a limit ends the scan.
+	// Every part is ordered as its index, so that a limit ends the scan. The index of keys has dead
+	// rows too: they are looked at there, and counted in the last part.
 	postgresTypeBacklog = `SELECT x.event_type, x.status::bigint, count(*) FROM (
   (SELECT e.event_type, e.status FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
     e.available_at LIMIT $1::bigint)
   UNION ALL
-  (SELECT e.event_type, e.status FROM {event} e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3
-    ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+  SELECT * FROM (SELECT e.event_type, e.status FROM {event} e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL
+    ORDER BY e.lane, e.key_seq LIMIT $1::bigint) k WHERE k.status <> 3
   UNION ALL
   (SELECT e.event_type, e.status FROM {event} e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint)
 ) x GROUP BY x.event_type, x.status`
@@ -36,7 +36,7 @@ const (
     WHERE {ready}{topic} IS NOT NULL ORDER BY {topic} LIMIT ?) a
   UNION ALL
   SELECT * FROM (SELECT {bin:e.event_type} AS event_type, e.status AS status FROM {event} e{use:event_lanes}
-    WHERE {inlane}e.status <> 3 AND {lane} IS NOT NULL ORDER BY {lane} LIMIT ?) b
+    WHERE {inlane}{lane} IS NOT NULL ORDER BY {lane} LIMIT ?) b WHERE b.status <> 3
   UNION ALL
   SELECT * FROM (SELECT {bin:e.event_type} AS event_type, e.status AS status FROM {event} e{use:event_dead}
     WHERE {isdead} LIMIT ?) c
@@ -45,23 +45,26 @@ const (
 
 func newTypeStatements(n names) typeStatements {
 	others := typeStatements{backlog: rowwiseTypeBacklog, limits: 3}
-	s := byDialect[typeStatements]{
-		postgres: typeStatements{backlog: postgresTypeBacklog, limits: 1}, mysql: others, sqlite: others,
-	}.of(n)
+	s := outboxsql.ByDialect[typeStatements]{
+		Postgres: typeStatements{backlog: postgresTypeBacklog, limits: 1}, MySQL: others, SQLite: others,
+	}.Of(n.dialect)
 	s.backlog = n.expand(s.backlog)
 	return s
 }
 
-// TypeBacklog implements core.TypeBacklogger.
-func (r *Repository) TypeBacklog(ctx context.Context, limit int) ([]core.TypeBacklog, error) {
+// typeCounts counts the events of a Repository by their type.
+type typeCounts component[typeStatements]
+
+// TypeBacklog implements core.Repository.
+func (r *typeCounts) TypeBacklog(ctx context.Context, limit int) ([]core.TypeBacklog, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	args := slices.Repeat([]any{int64(limit)}, r.types.limits)
+	args := slices.Repeat([]any{int64(limit)}, r.sql.limits)
 	types := map[string]core.TypeBacklog{}
 	err := r.database.read(ctx, "backlog of types", func(q sqlkit.Querier) error {
 		clear(types)
-		return sqlkit.EachRow(ctx, q, r.types.backlog, args, func(res core.Rows) error {
+		return sqlkit.EachRow(ctx, q, r.sql.backlog, args, func(res core.Rows) error {
 			var name string
 			var status, n int64
 			err := res.Scan(&name, &status, &n)

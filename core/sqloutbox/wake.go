@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
@@ -19,29 +19,17 @@ func WakeChannel(prefix string) string {
 	return prefix + "wake"
 }
 
-var (
-	_ core.Notifier = (*Repository)(nil)
-	_ core.Listener = (*Repository)(nil)
-)
-
-// Notify implements core.Notifier, by a statement of its own on the pool. On PostgreSQL it is a
-// NOTIFY on WakeChannel, in a transaction that does not wait for the disk. On MariaDB and MySQL it
-// counts up the first row of the key table, the bell, which belongs to no key. Relays on SQLite
-// need no Notify: the error wraps errors.ErrUnsupported.
-func (r *Repository) Notify(ctx context.Context) error { return r.waker.notify(ctx) }
-
-// Listen implements core.Listener. On SQLite it watches PRAGMA data_version on a connection of its
-// own from the pool. On MariaDB and MySQL it reads the bell that Notify rings, by its primary key.
-//
-// On PostgreSQL, and on a pool of SQLite with fewer than four connections, the error wraps
-// errors.ErrUnsupported: LISTEN needs the driver, so a relay on PostgreSQL gets it from its
-// configuration.
-func (r *Repository) Listen(ctx context.Context, wake func()) error { return r.waker.listen(ctx, wake) }
-
 // waker tells and hears of commits between processes.
 type waker interface {
 	notify(ctx context.Context) error
 	listen(ctx context.Context, wake func()) error
+}
+
+func newWaker(p pool, n names) waker {
+	of := outboxsql.ByDialect[func(pool, names) waker]{
+		Postgres: newPostgresWaker, MySQL: newBell, SQLite: newFileVersion,
+	}
+	return of.Of(n.dialect)(p, n)
 }
 
 // A probe follows another after a fiftieth of the time in which nothing happened. So probes are
@@ -112,10 +100,8 @@ func (postgresWaker) listen(context.Context, func()) error {
 
 // tell runs a statement that notifies.
 func (p pool) tell(ctx context.Context, text string) error {
-	return p.single(ctx, "notify", func(q sqlkit.Querier) error {
-		_, err := q.Exec(ctx, text)
-		return err
-	})
+	_, err := sqlkit.Change(ctx, p.single, "notify", text)
+	return err
 }
 
 // bell is a row that Notify counts up, for databases without notifications. It is the row of the

@@ -8,12 +8,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-var _ core.Warner = (*Repository)(nil)
-
 // Warnings finds what the database does in silence: on PostgreSQL tables whose rows are hidden from
 // the role of the pool (row level security), or a server that only speaks its protocol, on MariaDB
 // and MySQL a node of a Galera cluster to which the driver of the pool sends prepared statements.
-// It implements core.Warner.
+// It implements core.Repository.
 func (r *Repository) Warnings(ctx context.Context) (all []core.Warning, err error) {
 	find := map[core.Dialect]func(context.Context, sqlkit.Querier) ([]core.Warning, error){
 		core.Postgres: r.dangersOfPostgres,
@@ -45,11 +43,13 @@ func (r *Repository) dangersOfPostgres(ctx context.Context, q sqlkit.Querier) ([
 }
 
 func (r *Repository) hiddenRows(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {
-	n := r.names
-	tables := "('" + strings.Join([]string{n.event, n.key, n.audit, n.relay, n.plan, n.pause, n.group}, "'), ('") + "')"
+	tables := make([]string, len(ownTables))
+	for i, name := range ownTables {
+		tables[i] = "('" + r.names.table(name) + "')"
+	}
 	var hidden string
-	_, err := sqlkit.FirstRow(ctx, q, "SELECT COALESCE(string_agg(name, ', '), '') FROM (VALUES "+tables+") t (name) "+
-		"WHERE row_security_active(to_regclass(name))", nil, &hidden)
+	_, err := sqlkit.FirstRow(ctx, q, "SELECT COALESCE(string_agg(name, ', '), '') FROM (VALUES "+
+		strings.Join(tables, ", ")+") t (name) WHERE row_security_active(to_regclass(name))", nil, &hidden)
 	if err != nil || hidden == "" {
 		return nil, err
 	}

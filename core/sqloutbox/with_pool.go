@@ -100,11 +100,3 @@ func (p foreignPool) reconnect() {
 }
 
 func (p foreignPool) same(begunOn any) bool { return begunOn == any(p.Pool) }
-
-// ScanBytes lets a Pool of pgx read an id without making a text of it.
-func (u *id16) ScanBytes(b []byte) error {
-	if b == nil {
-		return u.Scan(nil)
-	}
-	return u.Scan(b)
-}

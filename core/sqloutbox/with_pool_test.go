@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -93,7 +94,7 @@ func TestNewWithPoolReportsMistakes(t *testing.T) {
 	}{
 		"pool is nil":                 {nil, sqloutbox.OpenConfig{}},
 		"a Pool is one of PostgreSQL": {away{}, sqloutbox.OpenConfig{Dialect: core.SQLite}},
-		"Workers is negative":         {away{}, sqloutbox.OpenConfig{Workers: -1}},
+		"Workers is negative":         {away{}, sqloutbox.OpenConfig{Relay: relay.Config{Workers: -1}}},
 		"the server is away":          {away{}, sqloutbox.OpenConfig{AutoCreate: true}},
 		"Schema":                      {away{}, sqloutbox.OpenConfig{Schema: "a b"}},
 	} {

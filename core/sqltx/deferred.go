@@ -8,9 +8,9 @@ import (
 
 // DeferredInsert is an INSERT of events that a connection may keep and send later, at the latest
 // together with COMMIT. It is for authors of repositories and of connectors. A repository puts it
-// into the context of the statement with OfferInsert. A connection that keeps the INSERT does not
-// execute that statement, returns no rows for it and calls Take. Every other connection executes
-// the statement as ever.
+// into the context of the statement with Offer. A connection that keeps the INSERT does not execute
+// that statement, returns no rows for it and calls Take. Every other connection executes the
+// statement as ever.
 //
 // A connection may keep an INSERT only if it sees every way in which the transaction can end, and
 // sends what it keeps before any statement that might notice the difference.
@@ -53,8 +53,8 @@ type JoinedInsert struct {
 
 type offerKey struct{}
 
-// OfferInsert returns a context for the statement that executes the INSERT at once.
-func OfferInsert(ctx context.Context, d *DeferredInsert) context.Context {
+// Offer returns a context for the statement that executes the INSERT at once.
+func (d *DeferredInsert) Offer(ctx context.Context) context.Context {
 	return context.WithValue(ctx, offerKey{}, d)
 }
 

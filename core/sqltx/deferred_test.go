@@ -92,7 +92,7 @@ func TestFlushSendsKeptInserts(t *testing.T) {
 		tx, err := pool.BeginTx(t.Context(), nil)
 		must(t, err)
 		d := &sqltx.DeferredInsert{}
-		must(t, errOf(tx.ExecContext(sqltx.OfferInsert(t.Context(), d), "INSERT", 7)))
+		must(t, errOf(tx.ExecContext(d.Offer(t.Context()), "INSERT", 7)))
 		equal(t, d.Taken(), keeps, "%s: taken", name)
 		own, err := sqltx.TxOf(t.Context(), tx)
 		must(t, err)

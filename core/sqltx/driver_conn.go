@@ -6,9 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
-	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/mark"
@@ -202,25 +199,34 @@ func (c *trackingConn) ExecContext(ctx context.Context, query string, args []dri
 			return driver.ResultNoRows, err
 		}
 	}
-	var res driver.Result
 	guarded, err := c.before(ctx, query)
 	if err != nil {
 		return nil, err
 	}
+	res, err := send(ctx, c, query, args, execInner, execStmt)
+	c.after(ctx, query, err, guarded)
+	c.prepared.shown(query)
+	return result(res, err)
+}
+
+// send executes a statement by its text, or prepared: as one that is kept, or because the driver
+// wants it so.
+func send[T any](ctx context.Context, c *trackingConn, query string, args []driver.NamedValue,
+	inner func(context.Context, driver.Conn, string, []driver.NamedValue) (T, error),
+	prepared func(context.Context, driver.Stmt, []driver.NamedValue) (T, error),
+) (answer T, err error) {
 	stmt := c.prepared.of(ctx, c, query, len(args))
 	if stmt == nil {
-		if res, err = execInner(ctx, c.inner, query, args); errors.Is(err, driver.ErrSkip) {
+		if answer, err = inner(ctx, c.inner, query, args); errors.Is(err, driver.ErrSkip) {
 			stmt = c.prepared.skipped(ctx, c, query)
 		}
 	}
 	if stmt != nil {
-		res, err = execStmt(ctx, stmt, args)
+		answer, err = prepared(ctx, stmt, args)
 		c.prepared.failed(c, err)
 	}
 	c.prepared.waits(ctx, query)
-	c.after(ctx, query, err, guarded)
-	c.prepared.shown(query)
-	return result(res, err)
+	return answer, err
 }
 
 func execInner(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Result, error) {
@@ -239,22 +245,11 @@ func execInner(ctx context.Context, conn driver.Conn, query string, args []drive
 }
 
 func (c *trackingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	var rows driver.Rows
 	guarded, err := c.before(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	stmt := c.prepared.of(ctx, c, query, len(args))
-	if stmt == nil {
-		if rows, err = queryInner(ctx, c.inner, query, args); errors.Is(err, driver.ErrSkip) {
-			stmt = c.prepared.skipped(ctx, c, query)
-		}
-	}
-	if stmt != nil {
-		rows, err = queryStmt(ctx, stmt, args)
-		c.prepared.failed(c, err)
-	}
-	c.prepared.waits(ctx, query)
+	rows, err := send(ctx, c, query, args, queryInner, queryStmt)
 	return c.wrapRows(ctx, query, rows, err, guarded)
 }
 
@@ -369,54 +364,6 @@ func (c *trackingConn) lose() {
 	}
 }
 
-type trackingTx struct {
-	inner   driver.Tx
-	conn    *trackingConn
-	tracker *Tracker
-}
-
-func (t *trackingTx) Commit() error {
-	defer t.leave()
-	if err := t.conn.refused.standing(); err != nil {
-		return t.rollbackInstead(err)
-	}
-	if err := t.conn.aborted(); err != nil {
-		return t.rollbackInstead(err)
-	}
-	if c, ok := t.inner.(interface{ CommitOutcome() (core.Outcome, error) }); ok {
-		outcome, err := c.CommitOutcome()
-		t.conn.ended(err)
-		return t.tracker.End(outcome, err)
-	}
-	return t.tracker.Commit(t.commit)
-}
-
-// commit sends COMMIT. SQLite leaves the transaction open when it refuses COMMIT (busy, a deferred
-// foreign key), and not every driver ends it.
-func (t *trackingTx) commit() error {
-	err := t.inner.Commit()
-	if err != nil && t.conn.dialect == core.SQLite {
-		t.conn.ended(t.conn.exec(context.Background(), "ROLLBACK"))
-	} else {
-		t.conn.ended(err)
-	}
-	return err
-}
-
-// ended takes the error of the statement that was to end a transaction. If the transaction may be
-// open, the pool must not use the connection again: on MySQL and MariaDB the next BEGIN would commit
-// it. A node that its Galera cluster has cut off refuses even ROLLBACK.
-func (c *trackingConn) ended(err error) {
-	const deadlock = 1213 // the server has rolled back
-	switch {
-	case err == nil, c.driverState() == stateNone, sqlerr.MySQL(err) == deadlock,
-		c.dialect == core.Postgres && sqlerr.State(err) != "", // it ends with each answer
-		c.dialect == core.SQLite && strings.Contains(err.Error(), "no transaction is active"):
-	default:
-		c.unended = true
-	}
-}
-
 // aborted returns an error if COMMIT would roll back or has nothing to commit. In that case
 // PostgreSQL answers COMMIT by ROLLBACK, which not every driver reports (pgdriver does not), and
 // MySQL and MariaDB report success. aborted asks the database only in doubt, and only if the driver
@@ -461,49 +408,6 @@ func (c *trackingConn) driverState() txState {
 		return stateUnknown
 	}
 	return c.state()
-}
-
-// Rollback tells the outcome before it rolls back: COMMIT is sent no more. If the context of the
-// transaction has ended, database/sql calls Rollback on a goroutine of its own, and the caller of
-// the transaction, who does not wait for that goroutine, may have begun the next try.
-func (t *trackingTx) Rollback() error {
-	defer t.leave()
-	t.tracker.RolledBack()
-	err := t.rollback()
-	t.conn.ended(err)
-	return err
-}
-
-// rollbackTimeout is how long MySQL may take to answer ROLLBACK.
-const rollbackTimeout = 5 * time.Second
-
-// rollback rolls back. Rollback of go-sql-driver/mysql waits for the answer without limit (unless
-// the DSN has a readTimeout), so that driver gets a text. A database that hangs would hold each
-// caller that waits for the end of the transaction. After rollbackTimeout, the pool closes the
-// connection, and the database rolls back when it notices that. The drivers of PostgreSQL end the
-// wait with the context of the transaction. A driver around go-sql-driver must hear of the rollback.
-func (t *trackingTx) rollback() error {
-	e, ok := t.conn.inner.(driver.ExecerContext)
-	if !ok || !isMySQLDriver(reflect.TypeOf(e)) {
-		return t.inner.Rollback()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
-	defer cancel()
-	_, err := e.ExecContext(ctx, "ROLLBACK", nil)
-	switch {
-	case errors.Is(err, driver.ErrSkip):
-		return t.inner.Rollback()
-	case err != nil && ctx.Err() != nil: // the answer could be read as that of the next statement
-		return fmt.Errorf("%w: ROLLBACK was not answered within %s: %w", driver.ErrBadConn, rollbackTimeout, err)
-	}
-	return err
-}
-
-func (t *trackingTx) leave() {
-	t.conn.readOnly = false
-	if t.conn.tracker == t.tracker {
-		t.conn.tracker, t.conn.refused = nil, nil
-	}
 }
 
 // result replaces a nil driver.Result. Some drivers return nil for a text that is only a comment,

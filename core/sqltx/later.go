@@ -3,12 +3,10 @@ package sqltx
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
-	"io"
 	"sync/atomic"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/inmemory"
 )
 
 // Later returns the transaction of a Visit for use after the visit, until end is called: every call
@@ -69,12 +67,17 @@ func (t *laterTx) Query(ctx context.Context, query string, args ...any) (rows co
 		if err != nil {
 			return err
 		}
-		found, err := conn.QueryContext(ctx, query, args...)
+		found, err := conn.QueryContext(ctx, query, args...) //nolint:rowserrcheck // Read asks for it
 		if err != nil {
 			return err
 		}
-		defer func() { _ = found.Close() }() // kept has read them to their end
-		rows, err = kept(ctx, found)         //nolint:rowserrcheck // kept checks one, the caller the other
+		all, err := inmemory.Read(found)
+		if err != nil {
+			return err
+		}
+		again, done, err := all.Replay(ctx, nil) //nolint:rowserrcheck // its reader asks for it
+		done()                                   // ends the background work of its pool; the rows stay usable
+		rows = again
 		return err
 	})
 	if err != nil {
@@ -102,60 +105,3 @@ func (t *laterTx) Err() error {
 	}
 	return t.tracker.Err()
 }
-
-// kept reads rows into memory and returns them again, as the driver gave them.
-func kept(ctx context.Context, rows *sql.Rows) (*sql.Rows, error) {
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	m := &keptRows{columns: columns}
-	for rows.Next() {
-		row, into := make([]any, len(columns)), make([]any, len(columns))
-		for i := range row {
-			into[i] = &row[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
-		m.rows = append(m.rows, row)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	pool := sql.OpenDB(m)
-	again, err := pool.QueryContext(ctx, "")
-	// Closing the pool ends its background work. The rows stay usable.
-	return again, errors.Join(err, pool.Close())
-}
-
-// keptRows are rows in memory, and the driver that returns them.
-type keptRows struct {
-	columns []string
-	rows    [][]any
-}
-
-func (m *keptRows) Connect(context.Context) (driver.Conn, error) { return m, nil }
-func (m *keptRows) Driver() driver.Driver                        { return unusableDriver{errKept} }
-func (m *keptRows) Prepare(string) (driver.Stmt, error)          { return nil, errKept }
-func (m *keptRows) Begin() (driver.Tx, error)                    { return nil, errKept }
-func (m *keptRows) Columns() []string                            { return m.columns }
-func (m *keptRows) Close() error                                 { return nil }
-
-// QueryContext returns the rows, whatever the query.
-func (m *keptRows) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
-	return m, nil
-}
-
-func (m *keptRows) Next(dest []driver.Value) error {
-	if len(m.rows) == 0 {
-		return io.EOF
-	}
-	for i, v := range m.rows[0] {
-		dest[i] = v
-	}
-	m.rows = m.rows[1:]
-	return nil
-}
-
-var errKept = errors.New("sqltx: these are rows in memory")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -340,3 +341,69 @@ func (t *Tx) readErrors() {
 	clear(t.open[len(kept):])
 	t.open = kept
 }
+
+// refusedCommits are the reasons why a transaction must not commit. The zero value has none. It is
+// safe for use by several goroutines.
+type refusedCommits struct {
+	mu  sync.Mutex
+	all []*refusedCommit
+}
+
+type refusedCommit struct{ err error }
+
+// add adds a reason. lift removes it, and so does a rollback of the changes so far to a savepoint;
+// onOutcome tells that.
+func (v *refusedCommits) add(err error, onOutcome func(func(core.Outcome))) (lift func()) {
+	one := &refusedCommit{err: err}
+	v.mu.Lock()
+	v.all = append(v.all, one)
+	v.mu.Unlock()
+	lift = func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.all = slices.DeleteFunc(v.all, func(r *refusedCommit) bool { return r == one })
+	}
+	onOutcome(func(o core.Outcome) {
+		if o == core.RolledBack {
+			lift()
+		}
+	})
+	return lift
+}
+
+// standing returns the first reason that was not removed, else nil.
+func (v *refusedCommits) standing() error {
+	if v == nil {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.all) == 0 {
+		return nil
+	}
+	return v.all[0].err
+}
+
+// RefuseCommit makes Commit roll back and return an error wrapping err, unless the changes so far
+// are rolled back to a savepoint before, or lift is called. It is for adapters: the events of a
+// statement may turn out not to be writable, and the program may ignore the error of the statement.
+func (t *Tx) RefuseCommit(err error) (lift func()) { return t.refused.add(err, t.OnOutcome) }
+
+// ContextWithError returns a context that has ended with err. Give it to a method of database/sql
+// that cannot return an error itself, such as Tx.StmtContext: its result then has the error. For
+// authors of adapters.
+func ContextWithError(ctx context.Context, err error) context.Context { return endedContext{ctx, err} }
+
+type endedContext struct {
+	context.Context //nolint:containedctx // endedContext is itself a context
+	err             error
+}
+
+var over = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (r endedContext) Done() <-chan struct{} { return over }
+func (r endedContext) Err() error            { return r.err }

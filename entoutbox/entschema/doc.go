@@ -9,6 +9,8 @@
 //	type OutboxRelay struct{ ent.Schema }
 //	type OutboxPlan struct{ ent.Schema }
 //	type OutboxPause struct{ ent.Schema }
+//	type OutboxGroup struct{ ent.Schema }
+//	type OutboxHistory struct{ ent.Schema }
 //
 //	func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
 //	func (OutboxKey) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Key{}} }
@@ -17,6 +19,7 @@
 //	func (OutboxPlan) Mixin() []ent.Mixin  { return []ent.Mixin{entschema.Plan{}} }
 //	func (OutboxPause) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Pause{}} }
 //	func (OutboxGroup) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Group{}} }
+//	func (OutboxHistory) Mixin() []ent.Mixin { return []ent.Mixin{entschema.History{}} }
 //
 // Give the migration its options:
 //

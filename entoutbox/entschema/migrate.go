@@ -22,7 +22,7 @@ import (
 // MigrateOptions returns the options with which Ent's migration creates the tables of the mixins
 // exactly as the migrations of sqloutbox do: collations, the checks of SQLite, the generated
 // columns of MySQL and MariaDB, the storage parameters of PostgreSQL. prefix is the Prefix of the
-// mixins; empty means DefaultPrefix.
+// mixins; empty means "outbox_".
 //
 //	err := client.Schema.Create(ctx, entschema.MigrateOptions("")...)
 //
@@ -32,7 +32,7 @@ import (
 // Versioned migrations (Diff, NamedDiff) take the same options. Only storage parameters are missing
 // in the files.
 func MigrateOptions(prefix string) []schema.MigrateOption {
-	prefix = cmp.Or(prefix, DefaultPrefix)
+	prefix = cmp.Or(prefix, defaultPrefix)
 	m := migration{prefix: prefix}
 	return []schema.MigrateOption{schema.WithDiffHook(m.diff), schema.WithApplyHook(m.apply)}
 }
@@ -88,7 +88,7 @@ func (m migration) onlyNew(c *atlas.ModifyTable) bool {
 func (m migration) ours(table string) bool {
 	name, ok := strings.CutPrefix(table, m.prefix)
 	switch name {
-	case "event", "key", "audit", "relay", "plan", "pause", "group":
+	case "event", "key", "audit", "relay", "plan", "pause", "group", "history":
 		return ok
 	}
 	return false
@@ -161,8 +161,8 @@ func dialectOf(t *atlas.Table) string {
 
 // diagnostic has the columns that only people read. Their texts need no comparison byte by byte.
 var diagnostic = map[string]bool{
-	"last_error": true, "last_error_code": true, "receipt": true, "action": true,
-	"actor": true, "reason": true,
+	"last_error": true, "last_error_code": true, "failures": true, "receipt": true, "action": true,
+	"actor": true, "reason": true, "detail": true,
 	"host": true, "program": true, "version": true, "topics": true,
 	"state": true, "body": true, "note": true,
 }
@@ -189,7 +189,8 @@ func completeSQLite(name string, t *atlas.Table) {
 	switch name {
 	case "event":
 		t.AddChecks(atlas.NewCheck().SetExpr("length(id) = 16"), atlas.NewCheck().SetExpr("status BETWEEN 0 AND 4"),
-			atlas.NewCheck().SetExpr("(lane IS NULL OR key_seq IS NOT NULL)"),
+			atlas.NewCheck().SetExpr("(lane IS NULL OR key_seq IS NOT NULL AND typeof(lane) = 'blob' AND "+
+				"length(lane) = 16)"),
 			atlas.NewCheck().SetExpr("(typeof(topic) = 'text')"),
 			atlas.NewCheck().SetExpr("(typeof(status) = 'integer' AND typeof(claim_no) = 'integer' "+
 				"AND typeof(available_at) = 'integer')"),
@@ -202,11 +203,11 @@ func completeSQLite(name string, t *atlas.Table) {
 }
 
 func (m migration) completeMySQL(name string, t *atlas.Table) {
-	if c, ok := t.Column("event_id"); ok {
-		c.SetCharset("ascii").SetCollation("ascii_bin")
-	}
 	if name != "event" {
 		return
+	}
+	if c, ok := t.Column("event_id"); ok {
+		c.SetCharset("ascii").SetCollation("ascii_bin")
 	}
 	// MySQL has no partial indexes. Generated columns that are NULL for most rows keep those rows
 	// out of the ranges that claims read.

@@ -12,11 +12,11 @@ import (
 	"entgo.io/ent/schema/mixin"
 )
 
-// DefaultPrefix is the beginning of the tables' names, as sqloutbox.DefaultPrefix is.
-const DefaultPrefix = "outbox_"
+// defaultPrefix is the beginning of the names of tables, as sqloutbox.DefaultPrefix is.
+const defaultPrefix = "outbox_"
 
 func prefixed(prefix, name string) string {
-	prefix = cmp.Or(prefix, DefaultPrefix)
+	prefix = cmp.Or(prefix, defaultPrefix)
 	return prefix + name
 }
 
@@ -24,7 +24,7 @@ func prefixed(prefix, name string) string {
 // for use.
 type Event struct {
 	mixin.Schema
-	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".
 	Prefix string
 }
 
@@ -32,35 +32,35 @@ type Event struct {
 // zero value is ready for use.
 type Key struct {
 	mixin.Schema
-	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".
 	Prefix string
 }
 
 // Audit is the table of the changes that people made to rows. The zero value is ready for use.
 type Audit struct {
 	mixin.Schema
-	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".
 	Prefix string
 }
 
 // Relay is the table of the relays that run. The zero value is ready for use.
 type Relay struct {
 	mixin.Schema
-	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".
 	Prefix string
 }
 
 // Plan is the table of the plans of operators. The zero value is ready for use.
 type Plan struct {
 	mixin.Schema
-	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".
 	Prefix string
 }
 
 // Pause is the table of the pauses. The zero value is ready for use.
 type Pause struct {
 	mixin.Schema
-	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".
 	Prefix string
 }
 
@@ -68,7 +68,14 @@ type Pause struct {
 // value is ready for use.
 type Group struct {
 	mixin.Schema
-	// Prefix is the Prefix of the outbox's Config. Default: DefaultPrefix.
+	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".
+	Prefix string
+}
+
+// History is the table of what relays did in the last seven days. The zero value is ready for use.
+type History struct {
+	mixin.Schema
+	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".
 	Prefix string
 }
 
@@ -106,6 +113,7 @@ func (Event) Fields() []ent.Field {
 		textOrNull("receipt", "text"),
 		textOrNull("causation_id", "varchar(255)"),
 		textOrNull("error_group", "varchar(16)"),
+		textOrNull("failures", "text"),
 	}
 }
 
@@ -124,9 +132,7 @@ func (e Event) Indexes() []ent.Index {
 }
 
 // Annotations implements ent.Mixin.
-func (e Event) Annotations() []schema.Annotation {
-	return []schema.Annotation{table(e.Prefix, "event")}
-}
+func (e Event) Annotations() []schema.Annotation { return table(e.Prefix, "event") }
 
 // Fields implements ent.Mixin.
 func (Key) Fields() []ent.Field {
@@ -141,23 +147,22 @@ func (Key) Fields() []ent.Field {
 }
 
 // Annotations implements ent.Mixin.
-func (k Key) Annotations() []schema.Annotation { return []schema.Annotation{table(k.Prefix, "key")} }
+func (k Key) Annotations() []schema.Annotation { return table(k.Prefix, "key") }
 
 // Fields implements ent.Mixin.
 func (Audit) Fields() []ent.Field {
 	return []ent.Field{
 		field.Int64("id").Immutable(),
-		field.Other("at",
-			Time{}).SchemaType(times).Annotations(
-			entsql.DefaultExprs(map[string]string{dialect.Postgres: "clock_timestamp()"}),
-		),
+		field.Other("at", Time{}).SchemaType(times).Annotations(
+			entsql.DefaultExprs(map[string]string{dialect.Postgres: "clock_timestamp()"})),
 		text("action", "varchar(32)"),
 		text("actor", "varchar(255)"),
 		text("reason", "text"),
 		rowID("row_id"),
-		text("event_id", "varchar(36)"),
+		text("event_id", "varchar(255)"),
 		text("topic", "varchar(249)"),
 		rowIDOrNull("new_id"),
+		textOrNull("detail", "text"),
 	}
 }
 
@@ -167,9 +172,7 @@ func (a Audit) Indexes() []ent.Index {
 }
 
 // Annotations implements ent.Mixin.
-func (a Audit) Annotations() []schema.Annotation {
-	return []schema.Annotation{table(a.Prefix, "audit")}
-}
+func (a Audit) Annotations() []schema.Annotation { return table(a.Prefix, "audit") }
 
 // Fields implements ent.Mixin.
 func (Relay) Fields() []ent.Field {
@@ -190,9 +193,7 @@ func (Relay) Fields() []ent.Field {
 }
 
 // Annotations implements ent.Mixin.
-func (r Relay) Annotations() []schema.Annotation {
-	return []schema.Annotation{table(r.Prefix, "relay")}
-}
+func (r Relay) Annotations() []schema.Annotation { return table(r.Prefix, "relay") }
 
 // Fields implements ent.Mixin.
 func (Plan) Fields() []ent.Field {
@@ -209,9 +210,7 @@ func (Plan) Fields() []ent.Field {
 }
 
 // Annotations implements ent.Mixin.
-func (p Plan) Annotations() []schema.Annotation {
-	return []schema.Annotation{table(p.Prefix, "plan")}
-}
+func (p Plan) Annotations() []schema.Annotation { return table(p.Prefix, "plan") }
 
 // Fields implements ent.Mixin.
 func (Pause) Fields() []ent.Field {
@@ -227,9 +226,7 @@ func (Pause) Fields() []ent.Field {
 }
 
 // Annotations implements ent.Mixin.
-func (p Pause) Annotations() []schema.Annotation {
-	return []schema.Annotation{table(p.Prefix, "pause")}
-}
+func (p Pause) Annotations() []schema.Annotation { return table(p.Prefix, "pause") }
 
 // Fields implements ent.Mixin.
 func (Group) Fields() []ent.Field {
@@ -243,18 +240,36 @@ func (Group) Fields() []ent.Field {
 }
 
 // Annotations implements ent.Mixin.
-func (g Group) Annotations() []schema.Annotation {
-	return []schema.Annotation{table(g.Prefix, "group")}
+func (g Group) Annotations() []schema.Annotation { return table(g.Prefix, "group") }
+
+// Fields implements ent.Mixin.
+func (History) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("id").StorageKey("part").SchemaType(types("text", "varchar(264)", "text")).Immutable(),
+		instant("slot"),
+		text("topic", "varchar(249)"),
+		field.Int64("published"),
+		field.Int64("refused"),
+		field.Int64("died"),
+		field.Int64("waiting").Optional().Nillable(),
+		field.Int64("dead").Optional().Nillable(),
+		field.Int64("blocked_keys").Optional().Nillable(),
+		field.Int64("oldest").Optional().Nillable(),
+		field.Int16("more").Optional().Nillable(),
+	}
 }
+
+// Annotations implements ent.Mixin.
+func (h History) Annotations() []schema.Annotation { return table(h.Prefix, "history") }
 
 // zero is a default of the database. The generated code does not set it.
 var zero = entsql.DefaultExpr("0")
 
-func table(prefix, name string) entsql.Annotation {
-	return entsql.Annotation{
+func table(prefix, name string) []schema.Annotation {
+	return []schema.Annotation{entsql.Annotation{
 		Table:   prefixed(prefix, name),
 		Charset: "utf8mb4", Collation: "utf8mb4_bin", Options: "ENGINE = InnoDB", // for MySQL
-	}
+	}}
 }
 
 func types(postgres, mysql, sqlite string) map[string]string {

@@ -24,6 +24,9 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/contract"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/examples/contracts/events"
@@ -99,8 +102,17 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	quiet := inbox.Configure(func(c *inbox.Config) { c.Logger = slog.New(slog.DiscardHandler) })
-	router.AddMiddleware(inbox.SQL(db, "billing", inbox.CreateTables(), quiet))
+	store, err := sqlinbox.On(sqltx.NewTransactor(db, ""), sqlinbox.Config{AutoCreate: true})
+	if err != nil {
+		return err
+	}
+	in, err := coreinbox.New(coreinbox.Config{
+		Consumer: "billing", Store: store, MaxAttempts: -1, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	router.AddMiddleware(inbox.Wrap(in, inbox.ReturnDead()))
 	var handlers atomic.Pointer[contract.Handlers]
 	deploy := func(release func(io.Writer) (*contract.Handlers, error)) error {
 		h, err := release(out)
@@ -134,7 +146,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err := table.Migrate(ctx); err != nil {
 		return err
 	}
-	outbox, err := core.New(core.Config{Repository: table, Publisher: publisher})
+	outbox, err := core.New(core.Config{Repository: table, Publisher: publisher, Relay: relay.Config{}})
 	if err != nil {
 		return err
 	}

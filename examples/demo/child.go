@@ -66,16 +66,16 @@ func (r reporter) say(word string) { io.WriteString(r.out, word+"\n") }
 
 // outboxConfig has short leases, so that the rows of a killed child come back within a second.
 func outboxConfig(c *gormoutbox.Config) {
-	c.PublishTimeout = 400 * time.Millisecond
-	c.LeaseMargin = 50 * time.Millisecond
-	c.HotLease = 900 * time.Millisecond
-	c.ClaimLease = 900 * time.Millisecond
-	c.PollInterval = 50 * time.Millisecond
-	c.MaxPollInterval = 200 * time.Millisecond
-	c.Breaker.ProbeInterval = 50 * time.Millisecond
-	c.Breaker.MaxProbeInterval = 200 * time.Millisecond
-	c.Workers = 8          // the channel takes the messages of a topic one after the other anyway
-	c.MaxCrashes = 1 << 30 // these kills come from outside, and no event causes them
+	c.Relay.PublishTimeout = 400 * time.Millisecond
+	c.Relay.LeaseMargin = 50 * time.Millisecond
+	c.Relay.HotLease = 900 * time.Millisecond
+	c.Relay.ClaimLease = 900 * time.Millisecond
+	c.Relay.PollInterval = 50 * time.Millisecond
+	c.Relay.MaxPollInterval = 200 * time.Millisecond
+	c.Relay.Breaker.ProbeInterval = 50 * time.Millisecond
+	c.Relay.Breaker.MaxProbeInterval = 200 * time.Millisecond
+	c.Relay.Workers = 8          // the channel takes the messages of a topic one after the other anyway
+	c.Relay.MaxCrashes = 1 << 30 // these kills come from outside, and no event causes them
 }
 
 // openShop takes orders, relays and consumes, until all orders are taken and delivered. It may be

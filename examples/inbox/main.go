@@ -26,7 +26,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/examples/internal/demo"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -97,7 +99,7 @@ func run(ctx context.Context, name, dir string) (err error) {
 		return err
 	}
 
-	outbox, err := core.New(core.Config{Repository: repo, Publisher: broker.publisher})
+	outbox, err := core.New(core.Config{Repository: repo, Publisher: broker.publisher, Relay: relay.Config{}})
 	if err != nil {
 		return err
 	}
@@ -105,15 +107,12 @@ func run(ctx context.Context, name, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	in, err := inbox.New(inbox.Config{
-		Consumer: "bank", Transactor: b.Transactor(), Store: store,
-		Publisher: produced,
-	})
+	in, err := coreinbox.New(coreinbox.Config{Consumer: "bank", Transactor: b.Transactor(), Store: store})
 	if err != nil {
 		return err
 	}
 
-	router, err := newRouter(in, b, broker)
+	router, err := newRouter(in, produced, b, broker)
 	if err != nil {
 		return err
 	}
@@ -130,25 +129,18 @@ func run(ctx context.Context, name, dir string) (err error) {
 }
 
 // newRouter wires Poison(Retry(Inbox(handler))).
-func newRouter(in *inbox.Inbox, b bank, broker *broker) (*message.Router, error) {
+func newRouter(in *coreinbox.Inbox, outbox message.Publisher, b bank, broker *broker) (*message.Router, error) {
 	publisher := broker.publisher.MessagePublisher(0)
-	poison, err := middleware.PoisonQueueWithFilter(publisher, broker.poison, inbox.Final)
-	if err != nil {
-		return nil, err
-	}
 	retry := middleware.Retry{
 		MaxRetries: 3, InitialInterval: 10 * time.Millisecond, Multiplier: 2, ResetContextOnRetry: true,
-		ShouldRetry: func(p middleware.RetryParams) bool { return !inbox.Final(p.Err) },
-	}
-	chain, err := inbox.Chain(inbox.ChainConfig{Poison: poison, Retry: retry.Middleware, Inbox: in})
-	if err != nil {
-		return nil, err
+		ShouldRetry: func(p middleware.RetryParams) bool { return !coreinbox.Final(p.Err) },
 	}
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NewSlogLogger(core.DefaultLogger()))
 	if err != nil {
 		return nil, err
 	}
-	router.AddMiddleware(chain)
+	router.AddMiddleware(inbox.Wrap(in, inbox.Poison(publisher, broker.poison), inbox.Retry(retry.Middleware),
+		inbox.Publisher(outbox)))
 	failed := false
 	// The Router's own publisher gets no messages: those that the handler returns go to the outbox,
 	// in its transaction.
@@ -193,11 +185,11 @@ func deliver(to *broker) error {
 }
 
 // report prints what the accounts hold, and what came into the queues.
-func report(ctx context.Context, name string, pool *sql.DB, in *inbox.Inbox, broker *broker) error {
+func report(ctx context.Context, name string, pool *sql.DB, in *coreinbox.Inbox, broker *broker) error {
 	var ada, bob int
 	err := pool.QueryRowContext(ctx, "SELECT (SELECT cents FROM accounts WHERE id = 'ada'), "+
 		"(SELECT cents FROM accounts WHERE id = 'bob')").Scan(&ada, &bob)
-	parked, listErr := in.ListDead(ctx, inbox.DeadQuery{})
+	parked, listErr := in.ListDead(ctx, coreinbox.DeadQuery{})
 	credits, creditsErr := broker.drop(broker.credits)
 	poisoned, poisonErr := broker.drop(broker.poison)
 	if err := errors.Join(err, listErr, creditsErr, poisonErr); err != nil {

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/examples/quote-to-order/contract"
-	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
 // replayAll publishes all done events of the quote service again. The command line does the same:
@@ -25,7 +26,7 @@ func (s *story) replayAll(ctx context.Context) (ops.StoredPlan, error) {
 	if err != nil {
 		return ops.StoredPlan{}, err
 	}
-	api, err := ops.New(outbox)
+	api, err := sqlops.New(outbox)
 	if err != nil {
 		return ops.StoredPlan{}, err
 	}

@@ -22,6 +22,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/examples/internal/demo"
@@ -63,7 +64,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	}
 	outbox, err := core.New(core.Config{
 		Repository: table,
-		Publisher:  publisher,
+		Publisher:  publisher, Relay: relay.Config{},
 	})
 	if err != nil {
 		return err

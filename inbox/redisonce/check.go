@@ -59,7 +59,7 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	// No process has this claim. ErrLeaseLost shows that the server has run the script.
 	probe := once.Claim{Key: once.Key{Scope: "check", ID: rand.Text()}, Owner: "check", Fence: 1}
-	if err := s.Release(ctx, probe); !errors.Is(err, once.ErrLeaseLost) {
+	if err := s.Release(ctx, probe, 1); !errors.Is(err, once.ErrLeaseLost) {
 		report(fmt.Errorf("redisonce: check: scripts do not run: %w", err))
 	}
 	return errors.Join(problems...)

@@ -25,7 +25,7 @@ type Config struct {
 	WaitReplicas int
 	// WaitTimeout is how long to wait for the replicas: at least 1 ms, and shorter than the read
 	// timeout of the client. After that time an Acquire gives the key back, and every method
-	// returns ErrReplicas. Default: 500 ms.
+	// returns [ErrReplicas]. Default: 500 ms.
 	WaitTimeout time.Duration
 	// FailOpen decides whether work runs although Redis failed with err. Such work has no lease and
 	// no mark: copies of it run at the same time, and every duplicate runs it again. Its claim has
@@ -41,7 +41,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, "once:")
 	c.WaitTimeout = cmp.Or(c.WaitTimeout, 500*time.Millisecond)
-	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger()).With("component", "redisonce")
 	return c
 }
 

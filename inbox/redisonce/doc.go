@@ -13,8 +13,8 @@
 // transaction form of package sqlonce, in which they happen once.
 //
 // When Redis does not answer, nothing runs: the error of the Runner wraps once.ErrStore. With that
-// error a consumer does not acknowledge, and a server answers 503. Config.FailOpen is for work that
-// should rather be done twice than late.
+// error a consumer does not acknowledge, and a server answers 503. [Config.FailOpen] is for work
+// that should rather be done twice than late.
 //
 // Cache is separate: it is a memory in front of a database that keeps the keys itself. A Cache can
 // only say "done before", and so save a transaction.

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/inbox"
 )
 
-// ErrReplicas: fewer replicas than Config.WaitReplicas acknowledged in time. An Acquire has given
+// ErrReplicas: fewer replicas than [Config.WaitReplicas] acknowledged in time. An Acquire has given
 // the key back. The primary knows the mark of a Complete, which may be repeated.
 var ErrReplicas = errors.New("redisonce: too few replicas acknowledged")
 
@@ -27,7 +31,7 @@ type Store struct {
 	cfg    Config
 }
 
-var _ once.AttemptStore = (*Store)(nil)
+var _ once.Store = (*Store)(nil)
 
 // New returns a Store, or every problem of cfg at once. It asks the server for its eviction policy
 // and its persistence, for at most two seconds. If the server may evict keys, or does not say, or
@@ -110,9 +114,171 @@ func await[T any](ctx context.Context, fn func() (T, error), late func(T)) (T, e
 func (s *Store) giveBack(c once.Claim, attempts int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.ReleaseAttempts(ctx, c, max(attempts, 0))
+	_ = s.Release(ctx, c, max(attempts, 0))
 }
 
 func wrap(what string, key once.Key, err error) error {
 	return fmt.Errorf("redisonce: %s %s: %w", what, key, err)
+}
+
+var _ once.Registrar = (*Store)(nil)
+
+// programMemory is how long Redis remembers that a program uses a scope.
+const programMemory = 7 * 24 * time.Hour
+
+// Register implements once.Registrar: it remembers for a week that the program uses the scope, in a
+// hash of its own, and returns the other programs that do.
+func (s *Store) Register(ctx context.Context, scope, program string) (others []string, err error) {
+	name := s.cfg.Prefix + "programs:{" + tagEscaper.Replace(scope) + "}"
+	return await(ctx, func() ([]string, error) {
+		var all *redis.MapStringStringCmd
+		now := time.Now()
+		_, err := s.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.HSet(ctx, name, program, now.Unix())
+			p.Expire(ctx, name, programMemory)
+			all = p.HGetAll(ctx, name)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for other, at := range all.Val() {
+			seen, _ := strconv.ParseInt(at, 10, 64)
+			if other != program && now.Sub(time.Unix(seen, 0)) < programMemory {
+				others = append(others, other)
+			}
+		}
+		slices.Sort(others)
+		return others, nil
+	}, nil)
+}
+
+// Extend implements once.Store.
+func (s *Store) Extend(ctx context.Context, c once.Claim, lease time.Duration) error {
+	if err := once.CheckLease(lease); err != nil {
+		return err
+	}
+	return s.change(ctx, "extend", extendScript, c, true, micros(lease), millis(once.ForgottenTTL))
+}
+
+// Complete implements once.Store.
+func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl time.Duration) error {
+	if err := once.CheckTTL(ttl); err != nil {
+		return err
+	}
+	return s.change(ctx, "complete", completeScript, c, true, millis(ttl), res.Data, res.ContentType, res.Meta)
+}
+
+// Release implements once.Store. It does not wait for replicas: a replica that misses the release
+// keeps the key until the lease ends.
+func (s *Store) Release(ctx context.Context, c once.Claim, attempts int) error {
+	return s.change(ctx, "release", releaseScript, c, false, attempts)
+}
+
+// change runs a script that needs the claim. A claim of [Config.FailOpen] has no entry in Redis, so
+// there is nothing to change.
+func (s *Store) change(ctx context.Context, what string, script *redis.Script, c once.Claim, confirm bool,
+	args ...any,
+) error {
+	if c.Fence == 0 && s.cfg.FailOpen != nil {
+		return nil
+	}
+	r, err := s.run(ctx, script, c.Key, confirm, nil, append([]any{c.Owner, c.Fence}, args...)...)
+	if err != nil {
+		return wrap(what, c.Key, err)
+	}
+	switch r.word() {
+	case "ok":
+		return nil
+	case "done":
+		return wrap(what, c.Key, once.ErrAlreadyDone)
+	case "lost":
+		return wrap(what, c.Key, once.ErrLeaseLost)
+	}
+	return wrap(what, c.Key, r.unknown())
+}
+
+// Acquire implements once.Store. The fence is the server's clock in microseconds, or the latest
+// fence plus one if that is higher. So the fence also grows across evictions, restarts and
+// failovers, unless the clock was set back meanwhile.
+func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
+	if err := req.Validate(); err != nil {
+		return once.Acquired{}, err
+	}
+	got, err := s.acquire(ctx, req)
+	if err == nil {
+		return got, nil
+	}
+	err = wrap("acquire", req.Key, err)
+	if s.cfg.FailOpen != nil && ctx.Err() == nil && s.cfg.FailOpen(req.Key, err) {
+		return once.Acquired{State: once.Fresh}, nil
+	}
+	return once.Acquired{}, err
+}
+
+func (s *Store) acquire(ctx context.Context, req once.Request) (once.Acquired, error) {
+	refuseStale := 0
+	if req.RefuseStale {
+		refuseStale = 1
+	}
+	claim := func(r reply) once.Claim {
+		fence, _ := strconv.ParseInt(r.text(1), 10, 64)
+		return once.Claim{Key: req.Key, Owner: req.Owner, Fence: fence}
+	}
+	late := func(r reply) {
+		if r.word() == "fresh" {
+			s.giveBack(claim(r), int(r.number(2))-1)
+		}
+	}
+	r, err := s.run(ctx, acquireScript, req.Key, true, late,
+		req.Owner, req.Fingerprint.String(), micros(req.Lease), millis(req.TTL), micros(2*once.MaxLease),
+		refuseStale)
+	if errors.Is(err, ErrReplicas) {
+		late(r)
+	}
+	if err != nil {
+		return once.Acquired{}, err
+	}
+	switch r.word() {
+	case "fresh":
+		if c := claim(r); c.Fence > 0 {
+			return once.Acquired{
+				State: once.Fresh, Fence: c.Fence, Attempt: int(r.number(2)),
+				TakenOver: r.number(3) == 1, Age: time.Duration(r.number(4)) * time.Microsecond,
+			}, nil
+		}
+	case "in_progress":
+		return once.Acquired{State: once.InProgress, RetryAfter: time.Duration(r.number(1)) * time.Microsecond}, nil
+	case "done":
+		res := once.Result{Data: []byte(r.text(1)), ContentType: r.text(2), Meta: r.text(3)}
+		return once.Acquired{State: once.Done, Result: res}, nil
+	case "mismatch":
+		return once.Acquired{State: once.Mismatch}, nil
+	case "abandoned":
+		return once.Acquired{State: once.Abandoned}, nil
+	}
+	return once.Acquired{}, r.unknown()
+}
+
+// micros and millis turn durations into numbers for the scripts, and round up.
+func micros(d time.Duration) int64 { return int64((d + time.Microsecond - 1) / time.Microsecond) }
+
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// Middleware makes the handlers of a Watermill Router run at least once per message, and not again
+// after that. It needs one statement:
+//
+//	router.AddMiddleware(redisonce.Middleware(client, "billing"))
+//
+// It is inbox.Leased on a Store with the defaults of Config. The documentation of this package says
+// what it promises, and AtLeastOnce of package core/inbox what it does with failures. consumer is a
+// name to choose once. Middleware asks the server for its eviction policy, as New does. It panics
+// when an argument is wrong, such as a nil client or a Ring.
+func Middleware(client redis.UniversalClient, consumer string, opts ...inbox.Option) message.HandlerMiddleware {
+	store, err := New(client, Config{})
+	if err != nil {
+		//nolint:forbidigo // it panics at the start of the program, like Router.AddHandler; New returns an error
+		panic(fmt.Sprintf("redisonce.Middleware: %v", err))
+	}
+	return inbox.Leased(store, consumer, opts...)
 }

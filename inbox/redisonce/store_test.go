@@ -148,7 +148,7 @@ func TestLateAnswerIsGivenBack(t *testing.T) {
 		slow := make(chan struct{})
 		server := fake(func(_ context.Context, cmd redis.Cmder) error {
 			args := cmd.Args()
-			if len(args) == 7 { // evalsha, digest, 1, name, owner, fence, attempts: that is ReleaseAttempts
+			if len(args) == 7 { // evalsha, digest, 1, name, owner, fence, attempts: that is Release
 				released.Store(fmt.Sprint(args[4:]))
 				cmd.(*redis.Cmd).SetVal([]any{"ok"})
 				return nil
@@ -215,7 +215,7 @@ func TestReplicas(t *testing.T) {
 					t.Errorf("%v", args)
 				}
 				answer.SetVal(tt.replicas)
-			case cmd.Name() == "evalsha" && len(args) > 7: // not ReleaseAttempts
+			case cmd.Name() == "evalsha" && len(args) > 7: // not Release
 				return redis.ErrNoScript
 			case len(args) == 10 && args[9] == 0: // Acquire ends with RefuseStale, and Complete with a text
 				answer.SetVal([]any{"fresh", "7", int64(1), int64(0)})

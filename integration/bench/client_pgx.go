@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
@@ -24,7 +25,9 @@ func openNative(ctx context.Context, pool *pgxpool.Pool, cfg *outboxConfig) (orm
 	if err := repo.Migrate(ctx); err != nil {
 		return nil, err
 	}
-	ob, err := core.New(core.Config{Repository: repo, Publisher: cfg.publisher, Observer: cfg.observer})
+	ob, err := core.New(core.Config{
+		Repository: repo, Publisher: cfg.publisher, Relay: relay.Config{}, Observer: cfg.observer,
+	})
 	return &pgxClient{pool: pgxoutbox.NewPool(pool), ob: ob}, err
 }
 

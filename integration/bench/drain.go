@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
@@ -27,8 +28,8 @@ const (
 	pipedName  = "hand-written loop, claims while it marks"
 )
 
-// relay is a competitor that empties a backlog.
-type relay struct {
+// drainer is a competitor that empties a backlog.
+type drainer struct {
 	name string
 	// seed makes a new backlog, as one committed transaction for each event leaves it, and analyzes
 	// the table.
@@ -63,7 +64,7 @@ func runDrain(ctx context.Context, e *env) (err error) {
 			return err
 		}
 		hand := &handRelay{pool: pool, table: b.prefix + "event", ordered: ordered}
-		relays := []relay{
+		relays := []drainer{
 			b.relay(oursName, b.drain), b.relay(nativeName, b.drainNative(pool)), b.relay(handName, hand.drain),
 		}
 		if !ordered { // two goroutines keep no order
@@ -78,7 +79,7 @@ func runDrain(ctx context.Context, e *env) (err error) {
 		}
 		loop := &sqliteLoop{db: lite.db, table: b.prefix + "event", ordered: ordered}
 		t = e.table("SQLite, "+name, "events/s", "÷ hand-written", "aim")
-		both := []relay{b.relay(oursName, b.drain), b.relay(handName, loop.drain)}
+		both := []drainer{b.relay(oursName, b.drain), b.relay(handName, loop.drain)}
 		if err := e.drains(ctx, t, both, 0.85); err != nil {
 			return err
 		}
@@ -87,7 +88,7 @@ func runDrain(ctx context.Context, e *env) (err error) {
 }
 
 // drains measures relays, and compares them with the hand-written loop.
-func (e *env) drains(ctx context.Context, t *Table, relays []relay, aim float64) error {
+func (e *env) drains(ctx context.Context, t *Table, relays []drainer, aim float64) error {
 	var all []competitor
 	for _, r := range relays {
 		all = append(all, competitor{r.name, func(ctx context.Context) (figures, error) { return e.drainOnce(ctx, r) }})
@@ -102,7 +103,7 @@ func (e *env) drains(ctx context.Context, t *Table, relays []relay, aim float64)
 }
 
 // drainOnce drains one backlog and checks that every finished event was published, once.
-func (e *env) drainOnce(ctx context.Context, r relay) (f figures, err error) {
+func (e *env) drainOnce(ctx context.Context, r drainer) (f figures, err error) {
 	e.checkpoint(ctx) // before the seed, so that no competitor pays for full pages
 	if err := r.seed(ctx); err != nil {
 		return nil, fmt.Errorf("seed: %w", err)
@@ -174,8 +175,8 @@ func (e *env) newBacklog(ctx context.Context, db *sql.DB, dialect core.Dialect, 
 
 // relay returns a competitor that drains b.
 func (b *backlog) relay(name string, drain func(context.Context, *ledger, time.Duration) (int, time.Duration, error),
-) relay {
-	return relay{
+) drainer {
+	return drainer{
 		name: name, seed: b.seed, drain: drain, check: b.check, ordered: b.ordered, local: b.dialect != core.Postgres,
 	}
 }
@@ -209,6 +210,12 @@ func (b *backlog) publish(ctx context.Context) error {
 	return nil
 }
 
+// storedColumns are the columns of an event that the database does not make by itself.
+const storedColumns = "id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, " +
+	"aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, status, attempts, " +
+	"claim_no, lost_claims, claimed_by, lease_until, available_at, occurred_at, created_at, done_at, " +
+	"last_error_code, last_error, replay_of, receipt, error_group"
+
 // seed empties the tables and copies the backlog into them.
 func (b *backlog) seed(ctx context.Context) error {
 	event, key := b.prefix+"event", b.prefix+"key"
@@ -218,7 +225,8 @@ func (b *backlog) seed(ctx context.Context) error {
 		after = []string{"ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"}
 	}
 	copies := []string{
-		"INSERT INTO " + event + " SELECT * FROM " + b.prefix + "seed",
+		"INSERT INTO " + event + " (" + storedColumns + ") SELECT " + storedColumns +
+			" FROM " + b.prefix + "seed",
 		"INSERT INTO " + key + " SELECT * FROM " + b.prefix + "seed_key",
 	}
 	return execAll(ctx, b.db, append(append(empty, copies...), after...)...)
@@ -253,7 +261,7 @@ func nowhere(l *ledger) core.Publisher {
 func (b *backlog) drainWith(ctx context.Context, limit time.Duration, cfg core.Config,
 ) (finished int, took time.Duration, err error) {
 	return drainUntil(ctx, b.e.opts.events, limit, func(o *core.Observer) (func(context.Context) error, error) {
-		cfg.Observer = o
+		cfg.Observer, cfg.Relay = o, relay.Config{}
 		ob, err := core.New(cfg)
 		if err != nil {
 			return nil, err

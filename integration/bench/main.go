@@ -45,7 +45,6 @@ var sections = []struct {
 	{"steady", runSteady},
 	{"latency", runLatency},
 	{"wake", runWake},
-	{"rows", runRows},
 	{"peers", runPeers},
 }
 
@@ -63,8 +62,8 @@ type options struct {
 	rounds                          int
 	json, page, cpuProfile, compare string // files and a folder
 
-	postgres, mariadb, mysql, kafka string // servers; only the first must be there
-	debezium                        string // the folder of scripts/debezium/fetch; empty: without Debezium
+	postgres, mariadb, kafka string // servers; only the first must be there
+	debezium                 string // the folder of scripts/debezium/fetch; empty: without Debezium
 
 	duration time.Duration // of one measurement of producers; latency and steady state take four times as long
 	events   int           // of a backlog
@@ -96,8 +95,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
 	o := options{
 		postgres: getenv("OUTBOX_TEST_POSTGRES"), mariadb: getenv("OUTBOX_TEST_MARIADB"),
-		mysql: getenv("OUTBOX_TEST_MYSQL"), kafka: getenv("OUTBOX_TEST_KAFKA"),
-		debezium: getenv("OUTBOX_BENCH_DEBEZIUM"),
+		kafka: getenv("OUTBOX_TEST_KAFKA"), debezium: getenv("OUTBOX_BENCH_DEBEZIUM"),
 		duration: 500 * time.Millisecond, events: 50_000, limit: 4 * time.Second, keys: 10_000,
 	}
 	var known []string

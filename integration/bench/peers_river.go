@@ -45,7 +45,7 @@ type riverRelay struct {
 	fetch   time.Duration // 0: defaults
 }
 
-func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both []relay, err error) {
+func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both []drainer, err error) {
 	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return both, err
@@ -76,7 +76,7 @@ func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both []relay, er
 	}
 	standard := &riverRelay{e: e, pool: pool, workers: 100}
 	best := &riverRelay{e: e, pool: pool, workers: 2000, fetch: time.Millisecond}
-	return []relay{
+	return []drainer{
 		{name: "River, defaults", seed: standard.seed, drain: standard.drain},
 		{name: "River, best settings", seed: best.seed, drain: best.drain},
 	}, nil

@@ -28,7 +28,7 @@ type wmRelay struct {
 	poll time.Duration // 0: default
 }
 
-func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both []relay, err error) {
+func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both []drainer, err error) {
 	pub, err := wmsql.NewPublisher(wmsql.BeginnerFromPgx(pool), wmsql.PublisherConfig{
 		SchemaAdapter: wmsql.DefaultPostgreSQLSchema{}, AutoInitializeSchema: true,
 	}, watermill.NopLogger{})
@@ -60,7 +60,7 @@ func newWatermill(ctx context.Context, e *env, pool *pgxpool.Pool) (both []relay
 	}
 	standard := &wmRelay{e: e, pool: pool}
 	best := &wmRelay{e: e, pool: pool, size: 10_000, poll: time.Millisecond}
-	return []relay{
+	return []drainer{
 		{name: "watermill-sql forwarder, defaults", seed: standard.seed, drain: standard.drain},
 		{name: "watermill-sql forwarder, best settings", seed: best.seed, drain: best.drain},
 	}, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
@@ -150,7 +151,9 @@ func (d wakeDatabase) join(ctx context.Context, prefix string, cfg core.Config) 
 		err = execAll(ctx, pool, "CREATE TABLE IF NOT EXISTS wake_order ("+d.order+")")
 	}
 	if err == nil {
-		cfg.Repository, cfg.DisableJanitor, cfg.Wake.Notify = repo, true, repo.Notify
+		of, _ := cfg.Relay.(relay.Config)
+		of.DisableJanitor = true
+		cfg.Repository, cfg.Relay, cfg.Wake.Notify = repo, of, repo.Notify
 		side.ob, err = core.New(cfg)
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
@@ -39,7 +40,7 @@ func TestAMQPFullQueueWithAConsumer(t *testing.T) {
 				Publisher: topics.RabbitPublisher(t, amqpbridge.Config{
 					AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t)),
 				}),
-				Retry: eager, Breaker: soon,
+				Relay: relay.Config{Retry: eager, Breaker: soon},
 			})
 			o.publish(keyed(topic, events)...)
 			o.awaitFailures(8)
@@ -76,7 +77,7 @@ func TestAMQPFullQueueBehindAnExchange(t *testing.T) {
 		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{
 			AMQP: amqpbridge.PubSubConfig(topics.RabbitURI(t), amqp.GenerateQueueNameTopicName),
 		}),
-		Retry: eager, Breaker: soon,
+		Relay: relay.Config{Retry: eager, Breaker: soon},
 	})
 	o.publish(core.Event{Type: "a", Topic: topic})
 	o.wantStatus(outboxtest.StatusDone, "the first event fills the queue")

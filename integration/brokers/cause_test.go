@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,14 +52,17 @@ func publishersAt(t *testing.T, address string) map[string]core.Publisher {
 
 // requireTold publishes as many events at once as a relay has workers, within its time limit. The
 // error of each is an outage that names the cause.
-func requireTold(t *testing.T, p core.Publisher, cause string) {
+func requireTold(t *testing.T, p core.Publisher, causes ...string) {
 	t.Helper()
+	told := func(err error) bool {
+		return !slices.ContainsFunc(causes, func(cause string) bool { return !strings.Contains(err.Error(), cause) })
+	}
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
 			err := publishWithin(t, p, brokerDelivery(t, "it-"+core.NewEventID(), ""), 5*time.Second)
-			if class := classOf(err); class != core.ClassUnavailable || !strings.Contains(err.Error(), cause) {
-				t.Errorf("class %v, %v; want unavailable and %q", class, err, cause)
+			if class := classOf(err); class != core.ClassUnavailable || !told(err) {
+				t.Errorf("class %v, %v; want unavailable and %q", class, err, causes)
 			}
 		})
 	}
@@ -118,17 +122,40 @@ func TestAClosedConnectionIsTold(t *testing.T) {
 }
 
 // A server takes connections and says nothing. The time limit of a connection ends before that of a
-// publish. (Sarama and Redis' client know no such limit.)
+// publish.
 func TestASilentServerIsTold(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	fixture.NoError(t, err)
 	serveEach(t, l, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
-	all := publishersAt(t, l.Addr().String())
-	for _, name := range []string{"franzbridge", "amqpbridge", "natsbridge"} {
+	address := l.Addr().String()
+	for name, p := range publishersAt(t, address) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			requireTold(t, all[name], "timeout")
+			requireTold(t, p, address, "i/o timeout")
+		})
+	}
+}
+
+// A server that has answered says nothing any more.
+func TestAServerThatFallsSilentIsTold(t *testing.T) {
+	t.Parallel()
+	for name, k := range map[string]broker{
+		"kafkabridge": kafkaBroker{addresses: []string{topics.KafkaAddress(t)}},
+		"franzbridge": kafkaBroker{addresses: []string{topics.KafkaAddress(t)}, franz: true},
+		"amqpbridge":  &rabbitBroker{uri: topics.RabbitURI(t)},
+		"natsbridge":  natsBroker{topics.NATSURL(t)}, "redisbridge": redisBroker{topics.RedisURL(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := k.topic(t)
+			p, answers := k.through(t, time.Second)
+			publishUntil(t, p, brokerDelivery(t, topic, "k"), "")
+			answers.Hold()
+			err := publishWithin(t, p, brokerDelivery(t, topic, "k"), time.Second)
+			requireClass(t, err, core.ClassUnavailable)
+			_, waits, _ := strings.Cut(err.Error(), name+": publish to ")
+			fixture.Check(t, strings.HasPrefix(waits, "127.0.0.1:"), "err = %v, want what it waits for", err)
 		})
 	}
 }

@@ -104,7 +104,7 @@ func TestNATSClasses(t *testing.T) {
 	fixture.NoError(t, err)
 	p := bridged(t, pub, watermillbridge.Config{
 		Classifier:    natsbridge.Classify,
-		RowIDMetadata: natsbridge.RowIDMetadata,
+		RowIDMetadata: nats.MsgIdHdr,
 	})
 
 	// One event has two destinations in one stream, and is published twice to each.

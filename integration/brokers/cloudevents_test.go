@@ -111,7 +111,7 @@ func TestCloudEventsOfOthersThroughRabbitMQ(t *testing.T) {
 			"cloudEvents:type": "order.placed", "cloudEvents:time": at, "cloudEvents:n": int64(7),
 			"x-death": []any{amqp091.Table{"count": int64(1)}},
 		}},
-		{ContentType: cloudevents.StructuredContentType, Body: structured.Body},
+		{ContentType: structured.ContentType(), Body: structured.Body},
 	} {
 		fixture.NoError(t, ch.PublishWithContext(t.Context(), "", topic, true, false, sent))
 		msg := receive(t, messages)

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
@@ -54,13 +55,17 @@ func BenchmarkKafkaAsyncRelay(b *testing.B) {
 			}
 			var marked atomic.Int64
 			finished := make(chan struct{})
-			outbox, tx := kafkaOutbox(b, core.Config{Publisher: publisher, Observer: &core.Observer{
-				Marked: func(rows int, _ time.Duration, err error) {
-					if err == nil && marked.Add(int64(rows)) == int64(b.N) {
-						close(finished)
-					}
-				},
-			}}, false)
+			outbox, tx := kafkaOutbox(
+				b,
+				core.Config{Publisher: publisher, Relay: relay.Config{}, Observer: &core.Observer{
+					Marked: func(rows int, _ time.Duration, err error) {
+						if err == nil && marked.Add(int64(rows)) == int64(b.N) {
+							close(finished)
+						}
+					},
+				}},
+				false,
+			)
 			for done := 0; done < b.N; { // before Run, because only the drain is measured
 				events := make([]core.Event, min(500, b.N-done))
 				for i := range events {

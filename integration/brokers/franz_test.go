@@ -17,6 +17,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
@@ -158,7 +159,10 @@ func TestFranzRelayUnderLoad(t *testing.T) {
 	missing := topics.KafkaName()
 	const timeout = 25 * time.Second // an event that is given up because the machine is slow arrives twice
 	p := topics.FranzPublisher(t, franzbridge.Config{PublishTimeout: timeout})
-	o := newOutage(t, core.Config{Publisher: p, InFlight: 300, PublishTimeout: timeout, HotLease: 2 * timeout})
+	o := newOutage(
+		t,
+		core.Config{Publisher: p, Relay: relay.Config{InFlight: 300, PublishTimeout: timeout, HotLease: 2 * timeout}},
+	)
 	const events, keys, badKeys = 4000, 200, 5
 	for n := 0; n < events; {
 		batch := make([]core.Event, 50)

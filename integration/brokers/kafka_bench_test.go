@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -50,7 +51,11 @@ func BenchmarkKafkaRelay(b *testing.B) {
 	for _, deleted := range []bool{false, true} {
 		b.Run(map[bool]string{false: "marked", true: "deleted"}[deleted], func(b *testing.B) {
 			publisher := topics.KafkaPublisher(b, kafkabridge.Config{})
-			outbox, tx := kafkaOutbox(b, core.Config{Publisher: publisher, ColdEvents: 4000}, deleted)
+			outbox, tx := kafkaOutbox(
+				b,
+				core.Config{Publisher: publisher, Relay: relay.Config{ColdEvents: 4000}},
+				deleted,
+			)
 			topic := topics.Kafka(b, "", 12, nil)
 			for done := 0; done < b.N; { // before Run, because only the drain is measured
 				events := make([]core.Event, min(500, b.N-done))
@@ -106,7 +111,7 @@ func benchmarkKafkaHotPath(b *testing.B, rate int, deleted bool) {
 				close(done)
 			}
 			return nil
-		}),
+		}), Relay: relay.Config{},
 		Observer: &core.Observer{Inserted: func(_ string, fast bool) {
 			if fast {
 				hot.Add(1)
@@ -175,7 +180,10 @@ func kafkaOutbox(b *testing.B, cfg core.Config, deleted bool) (*core.Outbox, cor
 	pool.SetMaxIdleConns(hotProducers + 16)
 	b.Cleanup(func() { pool.Close() })
 	table := fixture.NewRepository(b, pool, sqloutbox.Config{Dialect: db.Dialect})
-	cfg.Repository, cfg.Workers, cfg.Retention = table, kafkaWorkers, core.Retention{DeleteOnSuccess: deleted}
+	cfg.Repository = table
+	fixture.ChangeRelay(&cfg, func(c *relay.Config) {
+		c.Workers, c.Retention = kafkaWorkers, relay.Retention{DeleteOnSuccess: deleted}
+	})
 	outbox, err := core.New(cfg)
 	fixture.NoError(b, err)
 	return outbox, sqltx.NewTransactor(pool, db.Dialect)

@@ -13,6 +13,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
@@ -106,8 +107,10 @@ func newClusterFlow(t *testing.T, name string, pub core.Publisher) *clusterFlow 
 	return &clusterFlow{
 		name: name, topic: fixture.UniqueTopic(name),
 		Process: fixture.NewProcess(t, testdb.Postgres(t), core.Config{
-			Publisher: pub, Workers: 64, PollInterval: 200 * time.Millisecond, MaxPollInterval: time.Second,
-			Breaker: core.BreakerPolicy{ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second},
+			Publisher: pub, Relay: relay.Config{
+				Workers: 64, PollInterval: 200 * time.Millisecond, MaxPollInterval: time.Second,
+				Breaker: relay.BreakerPolicy{ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second},
+			},
 		}),
 	}
 }

@@ -225,3 +225,24 @@ func TestNATSConnectionBreaks(t *testing.T) {
 	server.Up(t)
 	publishUntil(t, p, d, "")
 }
+
+// A connection gets no answers any more, although it stands: the server hangs, or has lost the
+// subscription to them, as servers before 2.9.17 may when they reload their users. The next publish
+// uses another connection.
+func TestNATSConnectionWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	stream := topics.NATS(t, nil)
+	url, proxy := proxied(t, topics.NATSURL(t))
+	p := topics.NATSPublisher(t, natsbridge.Config{
+		URL: url + "," + topics.NATSURL(t), Options: []nats.Option{nats.DontRandomize()},
+	})
+	publishOnce(t, p, brokerDelivery(t, stream, "k"), "")
+	proxy.Hold()
+	err := publishWithin(t, p, brokerDelivery(t, stream, "k"), time.Second)
+	requireClass(t, err, core.ClassUnavailable)
+	told := strings.Contains(err.Error(), "publish to "+strings.TrimPrefix(strings.TrimSuffix(url, "/"), "nats://"))
+	fixture.Check(t, told, "err = %v, want %s", err, url)
+	fixture.Await(t, "the call returns", func() bool { return p.Stuck() == 0 })
+	// The client itself notices a silent server after 20 s.
+	fixture.NoError(t, publishWithin(t, p, brokerDelivery(t, stream, "k"), 10*time.Second))
+}

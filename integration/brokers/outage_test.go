@@ -1,7 +1,9 @@
 package brokers_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -177,10 +180,10 @@ func (o *outage) compare(k broker, topics ...string) (most int) {
 }
 
 // eager spends its attempts at once. So a test notices a refusal that wrongly spends an attempt.
-var eager = core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 3}
+var eager = relay.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 3}
 
 // soon makes the relay notice early that an outage is over.
-var soon = core.BreakerPolicy{ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second}
+var soon = relay.BreakerPolicy{ProbeInterval: 200 * time.Millisecond, MaxProbeInterval: time.Second}
 
 // A relay that starts before the first consumer waits for it.
 func TestAMQPRelayBeforeFirstConsumer(t *testing.T) {
@@ -188,7 +191,7 @@ func TestAMQPRelayBeforeFirstConsumer(t *testing.T) {
 	topic := topics.Rabbit(t)
 	o := newOutage(t, core.Config{
 		Publisher: topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(topics.RabbitURI(t))}),
-		Retry:     eager,
+		Relay:     relay.Config{Retry: eager},
 	})
 	for range 10 {
 		o.publish(core.Event{Type: topic, Key: "k"}, core.Event{Type: topic})
@@ -215,13 +218,23 @@ func TestAMQPFullQueueWithOneKey(t *testing.T) {
 	if err := publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute); err != nil { // fills the queue
 		t.Fatal(err)
 	}
-	o := newOutage(t, core.Config{Publisher: p, Retry: eager, Breaker: soon})
+	o := newOutage(t, core.Config{Publisher: p, Relay: relay.Config{Retry: eager, Breaker: soon}})
 	o.publish(core.Event{Type: topic, Key: "k"})
 	o.awaitFailures(4) // after 1, 2 and 4 s
 	if _, _, err := topics.RabbitChannel(t).Get(topic, true); err != nil {
 		t.Fatal(err)
 	}
 	o.wantStatus(outboxtest.StatusDone, "the event leaves once there is room")
+}
+
+// failedPolls counts the polls of which a log says that they failed.
+type failedPolls struct{ atomic.Int32 }
+
+func (f *failedPolls) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("cannot poll")) {
+		f.Add(1)
+	}
+	return len(line), nil
 }
 
 // After a database was away, publishing goes on. Core's TestDatabaseIsBack measures how soon, on a
@@ -236,14 +249,10 @@ func TestKilledDatabaseIsBack(t *testing.T) {
 			pool := db.Open(t)
 			repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect})
 			pub := &outboxtest.Publisher{}
-			var failed atomic.Int32
+			var failed failedPolls
 			relay, err := core.New(core.Config{
-				Repository: repo, Publisher: pub,
-				Observer: &core.Observer{Claimed: func(i core.ClaimInfo) {
-					if i.Err != nil {
-						failed.Add(1)
-					}
-				}},
+				Repository: repo, Publisher: pub, Relay: relay.Config{},
+				Logger: slog.New(slog.NewTextHandler(&failed, nil)),
 			})
 			fixture.NoError(t, err)
 			fixture.RunRelay(t, relay)

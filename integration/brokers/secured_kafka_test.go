@@ -1,11 +1,14 @@
 package brokers_test
 
 import (
+	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,20 +37,19 @@ func TestSecuredKafka(t *testing.T) {
 	var flows []*securedFlow
 	for name, p := range map[string]core.Publisher{
 		"kafkabridge, SCRAM": saramaPublisher(t, kafkabridge.Config{
-			Brokers: k.addresses(0), Sarama: k.scram("relay", securedTimeout), PublishTimeout: securedTimeout,
+			Brokers: k.addresses(0), Sarama: k.scram("relay"),
 		}),
 		"kafkabridge, certificate": saramaPublisher(t, kafkabridge.Config{
-			Brokers: k.addresses(mutualTLS), Sarama: k.certificate(securedTimeout), PublishTimeout: securedTimeout,
+			Brokers: k.addresses(mutualTLS), Sarama: k.certificate(),
 		}),
 		"franzbridge, SCRAM": franzPublisher(t, franzbridge.Config{
-			Brokers: k.addresses(0), PublishTimeout: securedTimeout, Options: []kgo.Opt{
-				kgo.DialTLSConfig(k.c.config()),
+			Brokers: k.addresses(0), Options: []kgo.Opt{
+				k.dialer(),
 				kgo.SASL(franzscram.Auth{User: "relay", Pass: "secret"}.AsSha256Mechanism()),
 			},
 		}),
 		"franzbridge, certificate": franzPublisher(t, franzbridge.Config{
-			Brokers: k.addresses(mutualTLS), PublishTimeout: securedTimeout,
-			Options: []kgo.Opt{kgo.DialTLSConfig(k.c.config())},
+			Brokers: k.addresses(mutualTLS), Options: []kgo.Opt{k.dialer()},
 		}),
 	} {
 		topic := k.topic()
@@ -59,8 +61,8 @@ func TestSecuredKafka(t *testing.T) {
 		{"a broker is restarted", func() { set[0].Run(t, "down") }, func() { set[0].Up(t); k.awaitReplicas() }, ""},
 		{"no right", func() { k.allow(sarama.AclPermissionDeny) }, k.allowAgain, "not allowed|(?i)authorization"},
 		{
-			"an expired certificate of the servers", func() { fixture.Show(t, "expired", set...) },
-			func() { fixture.Show(t, "server", set...); k.awaitReplicas() }, "certificate has expired",
+			"an expired certificate of the servers", func() { k.show("expired") }, func() { k.show("server") },
+			"certificate has expired",
 		},
 		{"partitions are added", func() { // after what is on its way, as the page says
 			awaitSecured(t, flows, "nothing is on its way")
@@ -68,12 +70,20 @@ func TestSecuredKafka(t *testing.T) {
 		}, func() {}, ""},
 	})
 	k.checkRefused()
+	topic := k.topic()
+	for _, to := range []string{
+		"kafka://relay:secret@" + strings.Join(k.addresses(0), ",") + "?tls=true&sasl=scram-sha-256&cacertfile=" +
+			k.c.file("ca.crt"),
+		"kafka://" + strings.Join(k.addresses(mutualTLS), ",") + "?tls=true&" + k.c.parameters(),
+	} {
+		checkRelay(t, to, topic, func(*testing.T) []heldMessage { return k.held(topic) })
+	}
 }
 
 // checkRefused publishes with a wrong password, and with an expired certificate.
 func (k *securedKafka) checkRefused() {
 	k.t.Helper()
-	wrong, expired := k.scram("relay", 0), k.certificate(0)
+	wrong, expired := k.scram("relay"), k.certificate()
 	wrong.Net.SASL.Password = "wrong"
 	expired.Net.TLS.Config = k.c.always("expired")
 	for cause, all := range map[string][]core.Publisher{
@@ -84,7 +94,7 @@ func (k *securedKafka) checkRefused() {
 				kgo.SASL(franzscram.Auth{User: "relay", Pass: "wrong"}.AsSha256Mechanism()),
 			}}),
 		},
-		"tls: ": {
+		"remote error: tls: ": { // what the broker says of the certificate
 			saramaPublisher(k.t, kafkabridge.Config{Brokers: k.addresses(mutualTLS), Sarama: expired}),
 			franzPublisher(k.t, franzbridge.Config{
 				Brokers: k.addresses(mutualTLS), Options: []kgo.Opt{kgo.DialTLSConfig(k.c.always("expired"))},
@@ -108,12 +118,13 @@ func (k *securedKafka) addPartitions() {
 const mutualTLS = 6
 
 type securedKafka struct {
-	t      *testing.T
-	c      *certificates
-	set    []*fixture.PrivateServer
-	admin  sarama.ClusterAdmin
-	topics []string
-	moves  int
+	t       *testing.T
+	c       *certificates
+	network network
+	set     []*fixture.PrivateServer
+	admin   sarama.ClusterAdmin
+	topics  []string
+	moves   int
 }
 
 func (k *securedKafka) addresses(above int) (all []string) {
@@ -127,16 +138,65 @@ func (k *securedKafka) addresses(above int) (all []string) {
 	return all
 }
 
-func (k *securedKafka) certificate(timeout time.Duration) *sarama.Config {
-	s := kafkabridge.SaramaConfig(timeout)
+func (k *securedKafka) certificate() *sarama.Config {
+	s := kafkabridge.SaramaConfig(0)
 	s.Net.TLS.Enable, s.Net.TLS.Config = true, k.c.config()
+	s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, &k.network
 	return s
 }
 
-func (k *securedKafka) scram(user string, timeout time.Duration) *sarama.Config {
-	s := k.certificate(timeout)
+// dialer makes franz-go connect with TLS through the network of the test.
+func (k *securedKafka) dialer() kgo.Opt {
+	return kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := k.network.Dial(network, address)
+		if err != nil {
+			return nil, err
+		}
+		conn := tls.Client(raw, k.c.config())
+		if err := conn.HandshakeContext(ctx); err != nil {
+			_ = raw.Close()
+			return nil, err
+		}
+		return conn, nil
+	})
+}
+
+// show makes the brokers show another certificate to their clients, which have to connect again.
+func (k *securedKafka) show(name string) {
+	k.t.Helper()
+	file, update := k.c.file(name+".pem"), map[string]sarama.IncrementalAlterConfigsEntry{}
+	for _, listener := range []string{"ssl", "sasl_ssl"} {
+		update["listener.name."+listener+".ssl.keystore.location"] = sarama.IncrementalAlterConfigsEntry{
+			Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &file,
+		}
+	}
+	for i := range k.set {
+		fixture.NoError(k.t, k.admin.IncrementalAlterConfig(sarama.BrokerResource, strconv.Itoa(i+1), update, false))
+	}
+	blind := k.c.always("client")
+	blind.InsecureSkipVerify = true
+	for _, address := range append(k.addresses(0), k.addresses(mutualTLS)...) {
+		fixture.Await(k.t, address+" shows "+name, func() bool {
+			conn, err := tls.Dial("tcp", address, blind)
+			if err != nil {
+				return false
+			}
+			defer conn.Close()
+			expired := conn.ConnectionState().PeerCertificates[0].NotAfter.Before(time.Now())
+			return expired == (name == "expired")
+		})
+	}
+	k.network.Cut()
+}
+
+func (k *securedKafka) scram(user string) *sarama.Config {
+	s := k.certificate()
 	s.Net.SASL.Enable, s.Net.SASL.Mechanism = true, sarama.SASLTypeSCRAMSHA256
 	s.Net.SASL.User, s.Net.SASL.Password = user, "secret"
+	if user == "admin" { // it works also while the certificate is expired or the machine is busy
+		s.Net.TLS.Config.InsecureSkipVerify, s.Net.Proxy.Enable = true, false
+		s.Net.ReadTimeout, s.Net.WriteTimeout = 30*time.Second, 30*time.Second
+	}
 	s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{} }
 	return s
 }
@@ -154,7 +214,7 @@ func (c *scramClient) Begin(user, password, authorization string) error {
 
 // open connects the admin, and reports whether there are three brokers.
 func (k *securedKafka) open() bool {
-	admin, err := sarama.NewClusterAdmin(k.addresses(0), k.scram("admin", securedTimeout))
+	admin, err := sarama.NewClusterAdmin(k.addresses(0), k.scram("admin"))
 	if err != nil {
 		return false
 	}
@@ -254,7 +314,7 @@ func (k *securedKafka) moveLeaders() {
 // held reads a topic. The messages of a key are in order, also where it moved to a new partition.
 func (k *securedKafka) held(topic string) (all []heldMessage) {
 	k.t.Helper()
-	client, err := sarama.NewClient(k.addresses(0), k.scram("admin", securedTimeout))
+	client, err := sarama.NewClient(k.addresses(0), k.scram("admin"))
 	fixture.NoError(k.t, err)
 	defer client.Close()
 	consumer, err := sarama.NewConsumerFromClient(client)

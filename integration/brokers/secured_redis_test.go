@@ -59,6 +59,7 @@ func TestSecuredRedis(t *testing.T) {
 			func() { do("config", "set", "maxmemory", 0) }, "OOM",
 		},
 	})
+	checkRelay(t, withUser(t, server.Address, "relay")+"?"+c.parameters(), topic, flow.held)
 }
 
 // A primary with a replica, which Sentinel watches. Each event is on both before it is done.

@@ -3,15 +3,18 @@ package brokers_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -32,19 +35,15 @@ type securedFlow struct {
 	stop        func()
 }
 
-const securedTimeout = 15 * time.Second
-
 func newSecuredFlow(
 	t *testing.T, name, topic string, p core.Publisher, held func(t *testing.T) []heldMessage,
 ) *securedFlow {
 	t.Helper()
 	f := &securedFlow{name: name, topic: topic, held: held, cfg: core.Config{
-		Publisher: p, Retry: eager, Breaker: soon, PollInterval: 200 * time.Millisecond,
-		ShutdownTimeout: 20 * time.Second,
-		// A timeout while the destination takes other events spends an attempt. This limit is for a
-		// destination that hangs, and not for a busy machine.
-		PublishTimeout: securedTimeout, HotLease: 2 * securedTimeout, ClaimLease: 2 * securedTimeout,
-		Observer: &core.Observer{Published: func(i core.PublishInfo) {
+		Publisher: p, Relay: relay.Config{
+			Retry: eager, Breaker: soon, PollInterval: 200 * time.Millisecond,
+			ShutdownTimeout: 20 * time.Second,
+		}, Observer: &core.Observer{Published: func(i core.PublishInfo) {
 			if i.Result == core.PublishRetry || i.Result == core.PublishDead {
 				t.Errorf("%s: an attempt was spent: %v", name, i.Err)
 			}
@@ -144,7 +143,14 @@ func (f *securedFlow) restart(way securedWay) {
 	began := time.Now()
 	f.stop()
 	took := time.Since(began)
-	fixture.Check(f.T, took < f.cfg.ShutdownTimeout, "%s, %s: Run ended after %s", f.name, way.name, took)
+	fixture.Check(
+		f.T,
+		took < f.cfg.Relay.(relay.Config).ShutdownTimeout,
+		"%s, %s: Run ended after %s",
+		f.name,
+		way.name,
+		took,
+	)
 	f.NewOutbox(f.cfg)
 	f.stop = f.Run()
 }
@@ -233,4 +239,31 @@ func withUser(t *testing.T, address, user string) string {
 	fixture.NoError(t, err)
 	u.User = url.UserPassword(user, "secret")
 	return u.String()
+}
+
+// network has the connections of a test's clients.
+type network struct {
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// Dial connects.
+func (n *network) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, address, 2*time.Second)
+	if err == nil {
+		n.mu.Lock()
+		n.conns = append(n.conns, conn)
+		n.mu.Unlock()
+	}
+	return conn, err
+}
+
+// Cut closes all connections.
+func (n *network) Cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, conn := range n.conns {
+		_ = conn.Close()
+	}
+	n.conns = nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
@@ -201,7 +202,7 @@ func (b features) checkOutcomes(t *testing.T, k broker) {
 	if (r.payload != "") != b.dies || (r.cure != nil) != b.waits {
 		t.Fatalf("%+v differs from the table, which says: %s", r, b.refused)
 	}
-	o := newOutage(t, core.Config{Publisher: r.publisher, Retry: eager})
+	o := newOutage(t, core.Config{Publisher: r.publisher, Relay: relay.Config{Retry: eager}})
 	publish := func(topic, key, payload string) {
 		t.Helper()
 		o.publish(core.Event{Type: "placed", Topic: topic, Key: key, Payload: []byte(payload)})
@@ -277,7 +278,7 @@ func (b features) checkOneRefused(t *testing.T, k broker) {
 	}
 	const events = 60
 	r := k.refusal(t)
-	o := newOutage(t, core.Config{Publisher: r.publisher, Retry: eager})
+	o := newOutage(t, core.Config{Publisher: r.publisher, Relay: relay.Config{Retry: eager}})
 	many := make([]core.Event, events)
 	for i := range many {
 		many[i] = core.Event{Type: "placed", Topic: r.topic, Payload: []byte(`{}`)}
@@ -316,7 +317,11 @@ func (b features) checkOrder(t *testing.T, k broker) {
 	const keys, each = 7, 30
 	topic := k.topic(t)
 	o := newOutage(t, core.Config{
-		Publisher: k.publisher(t, patience), PublishTimeout: patience, HotLease: 2 * patience, ClaimLease: 2 * patience,
+		Publisher: k.publisher(
+			t,
+			patience,
+		),
+		Relay: relay.Config{PublishTimeout: patience, HotLease: 2 * patience, ClaimLease: 2 * patience},
 	})
 	for n := range each {
 		events := keyed("", keys)
@@ -360,8 +365,10 @@ func (b features) checkTwoDestinations(t *testing.T, k broker) {
 		return p.Publish(ctx, d)
 	})
 	o := newOutage(t, core.Config{
-		Publisher: router, Routes: map[string][]string{"counted": {first, second}}, Retry: eager,
-		PublishTimeout: patience, HotLease: 2 * patience, ClaimLease: 2 * patience,
+		Publisher: router, Routes: map[string][]string{"counted": {first, second}}, Relay: relay.Config{
+			Retry:          eager,
+			PublishTimeout: patience, HotLease: 2 * patience, ClaimLease: 2 * patience,
+		},
 	})
 	for range each {
 		o.publish(keyed("", keys)...)
@@ -407,7 +414,8 @@ func (b features) checkSlow(t *testing.T, k broker) {
 	var last time.Time
 	closest := time.Hour // the shortest time from one answer to the next
 	o := newOutage(t, core.Config{
-		Publisher: p, PublishTimeout: 20 * time.Second, HotLease: time.Minute,
+		Publisher: p,
+		Relay:     relay.Config{PublishTimeout: 20 * time.Second, HotLease: time.Minute},
 		Observer: &core.Observer{Published: func(core.PublishInfo) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -447,7 +455,10 @@ func (b features) checkTimeout(t *testing.T, k broker) {
 	const keys, each, timeout = 3, 2, time.Second
 	topic := k.topic(t)
 	p, answers := k.through(t, timeout)
-	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: timeout, Retry: eager, Breaker: soon})
+	o := newOutage(
+		t,
+		core.Config{Publisher: p, Relay: relay.Config{PublishTimeout: timeout, Retry: eager, Breaker: soon}},
+	)
 	o.publish(keyed(topic, keys)...)
 	o.wantStatus(outboxtest.StatusDone, "the first events")
 	// If the machine stands still, the time of a publish may be over before the client has sent the
@@ -478,7 +489,10 @@ func (b features) checkCut(t *testing.T, k broker) {
 	const keys, each, timeout = 6, 20, 2 * time.Second
 	topic := k.topic(t)
 	p, answers := k.through(t, timeout)
-	o := newOutage(t, core.Config{Publisher: p, PublishTimeout: timeout, Retry: eager, Breaker: soon})
+	o := newOutage(
+		t,
+		core.Config{Publisher: p, Relay: relay.Config{PublishTimeout: timeout, Retry: eager, Breaker: soon}},
+	)
 	for n := range each {
 		o.publish(keyed(topic, keys)...)
 		if n%5 == 4 {
@@ -518,7 +532,7 @@ func (b features) checkFirstDown(t *testing.T, k broker) {
 func (b features) checkMadeAgain(t *testing.T, k broker) {
 	t.Helper()
 	topic := k.topic(t)
-	o := newOutage(t, core.Config{Publisher: k.publisher(t, 0), Retry: eager, Breaker: soon})
+	o := newOutage(t, core.Config{Publisher: k.publisher(t, 0), Relay: relay.Config{Retry: eager, Breaker: soon}})
 	o.publish(keyed(topic, 7)...)
 	o.wantStatus(outboxtest.StatusDone, "the first events")
 	for range 2 {
@@ -547,11 +561,12 @@ func newAwayFlow(t *testing.T, b features, k broker) *awayFlow {
 	t.Helper()
 	const timeout = 2 * time.Second
 	f := &awayFlow{features: b, broker: k, topic: k.topic(t)}
-	cfg := core.Config{
-		Publisher: k.publisher(t, timeout), PublishTimeout: timeout, Retry: eager, Breaker: soon,
-	}
+	retry := eager
 	if b.survives { // a timeout while other servers acknowledge spends an attempt
-		cfg.Retry = core.RetryPolicy{MaxDelay: time.Second}
+		retry = relay.RetryPolicy{MaxDelay: time.Second}
+	}
+	cfg := core.Config{
+		Publisher: k.publisher(t, timeout), Relay: relay.Config{PublishTimeout: timeout, Retry: retry, Breaker: soon},
 	}
 	f.outage = newOutage(t, cfg)
 	return f

@@ -21,6 +21,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -216,7 +217,9 @@ func overOutbox(t *testing.T, db testdb.DB, p core.Publisher) outboxPublisher {
 	t.Helper()
 	process := fixture.NewProcess(t, db, core.Config{
 		Publisher: p, // a subscriber of the suite may refuse each message a hundred times
-		Breaker:   core.BreakerPolicy{ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 20 * time.Millisecond},
+		Relay: relay.Config{
+			Breaker: relay.BreakerPolicy{ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 20 * time.Millisecond},
+		},
 	})
 	bridge, err := watermillbridge.NewOutboxPublisher(process.Outbox, watermillbridge.OutboxConfig{
 		// The suite compares the order of messages with the same payload. Most have the payload

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
@@ -132,7 +133,7 @@ func TestWatermillCQRSThroughTheOutbox(t *testing.T) {
 	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, relayPublisher)
 	repository := outboxtest.NewRepository()
-	outbox, err := core.New(core.Config{Repository: repository, Publisher: relayPublisher})
+	outbox, err := core.New(core.Config{Repository: repository, Publisher: relayPublisher, Relay: relay.Config{}})
 	fixture.NoError(t, err)
 	toOutbox, err := watermillbridge.NewOutboxPublisher(outbox, watermillbridge.OutboxConfig{})
 	fixture.NoError(t, err)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
@@ -83,7 +84,10 @@ func TestReceiverOfWebhooksAway(t *testing.T) {
 			r := newSecuredReceiver(t)
 			topic := r.topic(t)
 			o := newOutage(t, core.Config{
-				Publisher: r.publisher(topic), PublishTimeout: time.Second, Retry: eager, Breaker: soon,
+				Publisher: r.publisher(
+					topic,
+				),
+				Relay: relay.Config{PublishTimeout: time.Second, Retry: eager, Breaker: soon},
 			})
 			o.publish(keyed(topic, 6)...)
 			o.wantStatus(outboxtest.StatusDone, "the first events")
@@ -120,8 +124,10 @@ func TestRunEndsWhileAReceiverIsAway(t *testing.T) {
 			failed := make(chan struct{}, 1000)
 			repo := outboxtest.NewRepository()
 			ob, err := core.New(core.Config{
-				Repository: repo, Publisher: r.publisher(topic), Breaker: soon, ShutdownTimeout: 20 * time.Second,
-				Observer: &core.Observer{Published: func(core.PublishInfo) { failed <- struct{}{} }},
+				Repository: repo,
+				Publisher:  r.publisher(topic),
+				Relay:      relay.Config{Breaker: soon, ShutdownTimeout: 20 * time.Second},
+				Observer:   &core.Observer{Published: func(core.PublishInfo) { failed <- struct{}{} }},
 			})
 			fixture.NoError(t, err)
 			way.begin(r)

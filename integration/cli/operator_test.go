@@ -15,6 +15,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -121,7 +122,7 @@ func TestOperatorOfAPoisonedDeploy(t *testing.T) {
 		to.mu.Unlock()
 		do(0, "redrive", "apply", plan.ID, "--yes", "--actor", "bob")
 		var dead ops.Page
-		if read(&dead, "dead"); len(dead.Events) != after-before { // the events that failed again
+		if read(&dead, "list", "--status", "dead"); len(dead.Events) != after-before { // the events that failed again
 			t.Fatalf("%d events are dead, want %d", len(dead.Events), after-before)
 		}
 		for _, d := range dead.Events { // one by one
@@ -173,8 +174,10 @@ func deployPoison(t *testing.T, db testdb.DB, to *consumers, dead, behind int) m
 	t.Helper()
 	p := fixture.JoinProcess(t, db, nil, core.Config{
 		Publisher: core.PublisherFunc(to.publish), Logger: slog.New(slog.DiscardHandler),
-		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
-		Breaker: core.BreakerPolicy{Failures: 10 * dead},
+		Relay: relay.Config{
+			PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
+			Breaker: relay.BreakerPolicy{Failures: 10 * dead},
+		},
 	})
 	p.Run()
 	want := map[string][]string{}

@@ -243,6 +243,7 @@ type relayProcess struct {
 	cmd     *exec.Cmd
 	address string // the address of its probes
 	log     *logLines
+	read    chan struct{} // closed when the log has ended
 }
 
 // logLines collects the log of a process.
@@ -275,7 +276,7 @@ func startRelayWith(t *testing.T, env ...string) *relayProcess {
 	t.Helper()
 	path, err := program()
 	fixture.NoError(t, err)
-	p := &relayProcess{t: t, cmd: exec.Command(path, "relay"), log: &logLines{}}
+	p := &relayProcess{t: t, cmd: exec.Command(path, "relay"), log: &logLines{}, read: make(chan struct{})}
 	p.cmd.Env = slices.Concat(os.Environ(), env, []string{"OUTBOX_LISTEN=127.0.0.1:0"})
 	stderr, err := p.cmd.StderrPipe()
 	fixture.NoError(t, err)
@@ -293,6 +294,7 @@ func startRelayWith(t *testing.T, env ...string) *relayProcess {
 		t.Fatalf("the relay does not listen:\n%s", p.log)
 	}
 	go func() {
+		defer close(p.read)
 		for lines.Scan() {
 			p.log.add(lines.Text())
 		}
@@ -327,7 +329,10 @@ func (p *relayProcess) terminate() {
 	p.t.Helper()
 	fixture.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
 	ended := make(chan error, 1)
-	go func() { ended <- p.cmd.Wait() }()
+	go func() {
+		<-p.read // Wait closes the pipe
+		ended <- p.cmd.Wait()
+	}()
 	select {
 	case err := <-ended:
 		if err != nil {

@@ -113,7 +113,7 @@ func keyStatuses(t *testing.T, p *page, pool *sql.DB) {
 		claim := once.Claim{Key: key, Owner: name, Fence: a.Fence}
 		switch name {
 		case "failed":
-			err = store.Release(t.Context(), claim)
+			err = store.Release(t.Context(), claim, 1)
 		case "done":
 			err = store.Complete(t.Context(), claim, once.Result{}, time.Hour)
 		}
@@ -189,18 +189,23 @@ func (effects) Backlog(context.Context) ([]command.Backlog, error) {
 	return []command.Backlog{{Channel: "mail"}}, nil
 }
 
+type handlers struct{}
+
+func (handlers) Backlog(context.Context) ([]inbox.Backlog, error) { return []inbox.Backlog{{}}, nil }
+
 // The metrics of Prometheus with their types and labels. TestOTelHasTheNamesOfPrometheus compares
 // those of OpenTelemetry with them.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	m := promoutbox.New(promoutbox.Config{Topics: []string{"t"}, Types: []string{"t"}})
 	m.Watch(watched{})
-	m.WatchTypes(watched{})
-	m.WatchLog(watched{})
-	m.WatchEffects(effects{})
+	m.WatchTypes(watched{}.TypeBacklog)
+	m.WatchLog(watched{}.LogBacklog)
+	m.WatchInbox(handlers{}.Backlog)
+	m.WatchEffects(effects{}.Backlog)
 	m.Inbox().Dead(inbox.Info{})
 	m.Keys().Decided(once.DecideInfo{})
-	m.HTTP().Handled(httpkey.Info{})
+	m.HTTP()(httpkey.Info{})
 	m.Effects()(command.ExecInfo{})
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)

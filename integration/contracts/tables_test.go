@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -78,7 +79,9 @@ func makeTableOfSlots(t *testing.T, pool *sql.DB, db testdb.DB) {
 	native, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	fixture.NoError(t, err)
 	t.Cleanup(native.Close)
-	relay, err := walrelay.New(walrelay.Config{Pool: native, Outbox: core.Config{Publisher: &outboxtest.Publisher{}}})
+	relay, err := walrelay.New(
+		walrelay.Config{Pool: native, Outbox: core.Config{Publisher: &outboxtest.Publisher{}, Relay: relay.Config{}}},
+	)
 	fixture.NoError(t, err)
 	fixture.MustExec(t, pool, relay.Statements()[0])
 }

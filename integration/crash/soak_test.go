@@ -258,6 +258,9 @@ func (s *soak) watch(ctx context.Context, steady []*crash.Process) error {
 			return nil
 		}
 		for what, query := range looks[s.db.Dialect] {
+			if s.db.Name == "mysql" { // MariaDB need not have it; MySQL's other one fails beside binary text
+				query = strings.Replace(query, "information_schema.processlist", "performance_schema.processlist", 1)
+			}
 			var value float64
 			if err := s.pool.QueryRowContext(ctx, query).Scan(&value); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("%s: %w", what, err)

@@ -17,6 +17,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
@@ -98,7 +99,9 @@ func newUnknownWorld(t *testing.T, db testdb.DB) *unknownWorld {
 		return nil
 	}), "direct")
 	// The leases outlive the silence, so that only the outcome decides which path an event takes.
-	cfg.HotLease, cfg.ClaimLease, cfg.PublishTimeout = 2*silence, 2*silence, silence
+	fixture.ChangeRelay(&cfg, func(c *relay.Config) {
+		c.HotLease, c.ClaimLease, c.PublishTimeout = 2*silence, 2*silence, silence
+	})
 	cfg.Observer = &core.Observer{Published: func(i core.PublishInfo) {
 		w.mu.Lock()
 		defer w.mu.Unlock()

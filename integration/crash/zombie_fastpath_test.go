@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -40,16 +41,18 @@ func TestFastPathShareOfOrderedEvents(t *testing.T) {
 		var hot, cold atomic.Int64
 		up := make(chan struct{})
 		polled := sync.OnceFunc(func() { close(up) })
-		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Observer: &core.Observer{
-			Claimed: func(core.ClaimInfo) { polled() },
-			Published: func(i core.PublishInfo) {
-				if i.Path == core.PathHot {
-					hot.Add(1)
-				} else {
-					cold.Add(1)
-				}
-			},
-		}})
+		ob, err := core.New(
+			core.Config{Repository: repo, Publisher: pub, Relay: relay.Config{}, Observer: &core.Observer{
+				Claimed: func(core.ClaimInfo) { polled() },
+				Published: func(i core.PublishInfo) {
+					if i.Path == core.PathHot {
+						hot.Add(1)
+					} else {
+						cold.Add(1)
+					}
+				},
+			}},
+		)
 		fixture.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -25,7 +26,7 @@ import (
 type consumer struct {
 	*world
 	pool                  *sql.DB
-	in                    *inbox.Inbox
+	in                    *coreinbox.Inbox
 	processed, duplicates atomic.Int64
 }
 
@@ -36,10 +37,11 @@ func newConsumer(w *world) *consumer {
 	fixture.MustExec(w.T, c.pool, "CREATE TABLE effects (event_id text, trace text)")
 	store := fixture.NewInboxStore(w.T, c.pool, sqlinbox.Config{Dialect: db.Dialect})
 	var err error
-	c.in, err = inbox.New(inbox.Config{
+	c.in, err = coreinbox.New(coreinbox.Config{
 		Consumer: "billing", Transactor: sqltx.NewTransactor(c.pool, db.Dialect), Store: store, MinAge: -1,
-		Observer: &inbox.Observer{
-			Processed: func(inbox.Info) { c.processed.Add(1) }, Duplicate: func(inbox.Info) { c.duplicates.Add(1) },
+		Observer: &coreinbox.Observer{
+			Processed: func(coreinbox.Info) { c.processed.Add(1) },
+			Duplicate: func(coreinbox.Info) { c.duplicates.Add(1) },
 		},
 	})
 	fixture.NoError(w.T, err)
@@ -61,7 +63,7 @@ func (c *consumer) consume(topic string) {
 	fixture.NoError(c.T, err)
 	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	fixture.NoError(c.T, err)
-	r.AddMiddleware(c.in.Middleware)
+	r.AddMiddleware(inbox.Wrap(c.in, inbox.ReturnDead()))
 	r.AddConsumerHandler("handler", topic, sub, c.handle)
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(context.Background()) }()

@@ -19,6 +19,8 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
@@ -192,7 +194,7 @@ func (w *world) replay() {
 	}
 	w.service.Publish(e)
 	first := w.delivery(e)
-	api, err := ops.New(w.service.Outbox)
+	api, err := sqlops.New(w.service.Outbox)
 	fixture.NoError(w.T, err)
 	plan, err := api.PlanReplay(w.Context(), ops.Filter{}, ops.ReplayOptions{
 		DedupWindow: time.Hour, IDs: []core.RowID{first.RowID},
@@ -446,7 +448,10 @@ func (w *world) cleanup(topic string, ids []string) {
 	}
 	size := w.size(topic)
 	janitor := fixture.JoinProcess(w.T, w.db, nil, core.Config{
-		RelayedByLog: true, Retention: core.Retention{Keep: time.Millisecond, CleanupInterval: 10 * time.Millisecond},
+		RelayedByLog: true,
+		Relay: relay.Config{
+			Retention: relay.Retention{Keep: time.Millisecond, CleanupInterval: 10 * time.Millisecond},
+		},
 	})
 	stop := janitor.Run()
 	fixture.Await(w, "the table is empty", func() bool { return len(janitor.Rows()) == 0 })

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -40,9 +41,9 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, stock: topics.KafkaName() + "."}
 	_, w.db = fixture.StartPrivateDatabase(t, "postgres") // slots and roles end with the server
-	w.service = fixture.NewProcess(t, w.db, core.Config{RelayedByLog: true, DisableJanitor: true})
+	w.service = fixture.NewProcess(t, w.db, core.Config{RelayedByLog: true, Relay: relay.Config{DisableJanitor: true}})
 	w.relay = fixture.JoinProcess(t, w.db, nil, core.Config{
-		Publisher: topics.KafkaPublisher(t, kafkabridge.Config{}), DisableJanitor: true,
+		Publisher: topics.KafkaPublisher(t, kafkabridge.Config{}), Relay: relay.Config{DisableJanitor: true},
 	})
 	fixture.MustExec(t, w.service.Pool, text(t, "stock.sql"))
 	// The statement that makes a slot must be sent alone.

@@ -16,8 +16,8 @@ import (
 
 // elsewhere are configurations that the page of settings does not list.
 var elsewhere = map[string]string{
-	"adapter.Config":               "core.Config, with fields that the page's first lines name",
-	"sqloutbox.OpenConfig":         "core.Config, with fields that the page's first lines name",
+	"adapter.Config":               "core.Config, with fields that the page names",
+	"sqloutbox.OpenConfig":         "core.Config, with fields that the page names",
 	"metrics.Config":               "for authors of modules like promoutbox",
 	"contract.HandlersConfig":      "docs/schema-evolution.md",
 	"contractoutbox.Config":        "docs/schema-evolution.md",
@@ -25,8 +25,8 @@ var elsewhere = map[string]string{
 	"watermillbridge.OutboxConfig": "docs/watermill.md",
 }
 
-// configured are types of fields of core.Config with settings of their own.
-var configured = []string{"RetryPolicy", "BreakerPolicy"}
+// configured are types of fields of relay.Config with settings of their own.
+var configured = []string{"RetryPolicy", "BreakerPolicy", "Retention"}
 
 var (
 	isConfig = regexp.MustCompile(`^[A-Z]?\w*Config$`)

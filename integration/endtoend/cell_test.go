@@ -15,6 +15,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
@@ -59,14 +60,16 @@ func (c *e2eCell) newService(db testdb.DB, first bool) *service {
 	s := &service{db: gdb, plugin: gormoutbox.Plugin(gormoutbox.Config{
 		AutoCreate: first,
 		Publisher:  c.ledger.through(c.broker.publisher(c.t)),
-		Workers:    16,
-		HotEvents:  32, // so that the poller has work too
+		Relay: relay.Config{
+			Workers:   16,
+			HotEvents: 32, // so that the poller has work too
 
-		// The timeout is longer than a broker hangs before a test kills it. A publish that times
-		// out while others are acknowledged would spend an attempt, and the tests want none.
-		PublishTimeout: 30 * time.Second, HotLease: time.Minute, ClaimLease: time.Minute,
-		PollInterval: 200 * time.Millisecond, MaxPollInterval: time.Second,
-		Breaker: core.BreakerPolicy{ProbeInterval: 300 * time.Millisecond, MaxProbeInterval: 2 * time.Second},
+			// The timeout is longer than a broker hangs before a test kills it. A publish that times
+			// out while others are acknowledged would spend an attempt, and the tests want none.
+			PublishTimeout: 30 * time.Second, HotLease: time.Minute, ClaimLease: time.Minute,
+			PollInterval: 200 * time.Millisecond, MaxPollInterval: time.Second,
+			Breaker: relay.BreakerPolicy{ProbeInterval: 300 * time.Millisecond, MaxProbeInterval: 2 * time.Second},
+		},
 	})}
 	gormoutbox.On(s.plugin, func(_ core.Op, n *e2eNote) []core.Event { return []core.Event{mapNote(c.topic, n)} })
 	fixture.NoError(c.t, gdb.Use(s.plugin))

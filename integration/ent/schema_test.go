@@ -163,10 +163,10 @@ func TestEntSchemaUpgrade(t *testing.T) {
 		e := openEntTables(t, db)
 		e.migrate(t)
 		want := description(t, e.pool, db.Dialect)
-		fixture.MustExec(t, e.pool, "ALTER TABLE outbox_event DROP COLUMN error_group")
+		fixture.MustExec(t, e.pool, "ALTER TABLE outbox_event DROP COLUMN failures")
 		repo, err := sqloutbox.New(e.pool, sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
-		fixture.WantError(t, repo.Check(t.Context()), sqloutbox.ErrDrift)
+		fixture.WantDrift(t, repo.Check(t.Context()))
 		e.migrate(t)
 		fixture.NoError(t, repo.Check(t.Context()))
 		// A new column is the last one, and PostgreSQL numbers it past the dropped ones.
@@ -176,8 +176,8 @@ func TestEntSchemaUpgrade(t *testing.T) {
 	})
 }
 
-// The column of the cause that Ent's migration adds to a table is a copy of the header, as it is in a
-// new table.
+// The column of the cause that Ent's migration adds to a table is a copy of the header, as it is in
+// a new table.
 func TestEntSchemaUpgradeCause(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
@@ -207,28 +207,37 @@ func TestEntSchemaUpgradeCause(t *testing.T) {
 
 // The types that an application declares in its schema folder.
 type (
-	OutboxEvent struct{ ent.Schema }
-	OutboxKey   struct{ ent.Schema }
-	OutboxAudit struct{ ent.Schema }
-	OutboxRelay struct{ ent.Schema }
-	OutboxPlan  struct{ ent.Schema }
-	OutboxPause struct{ ent.Schema }
-	OutboxGroup struct{ ent.Schema }
+	OutboxEvent   struct{ ent.Schema }
+	OutboxKey     struct{ ent.Schema }
+	OutboxAudit   struct{ ent.Schema }
+	OutboxRelay   struct{ ent.Schema }
+	OutboxPlan    struct{ ent.Schema }
+	OutboxPause   struct{ ent.Schema }
+	OutboxGroup   struct{ ent.Schema }
+	OutboxHistory struct{ ent.Schema }
 )
 
-func (OutboxEvent) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Event{}} }
-func (OutboxKey) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Key{}} }
-func (OutboxAudit) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Audit{}} }
-func (OutboxRelay) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Relay{}} }
-func (OutboxPlan) Mixin() []ent.Mixin  { return []ent.Mixin{entschema.Plan{}} }
-func (OutboxPause) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Pause{}} }
-func (OutboxGroup) Mixin() []ent.Mixin { return []ent.Mixin{entschema.Group{}} }
+func (OutboxEvent) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Event{}} }
+func (OutboxKey) Mixin() []ent.Mixin     { return []ent.Mixin{entschema.Key{}} }
+func (OutboxAudit) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Audit{}} }
+func (OutboxRelay) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Relay{}} }
+func (OutboxPlan) Mixin() []ent.Mixin    { return []ent.Mixin{entschema.Plan{}} }
+func (OutboxPause) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Pause{}} }
+func (OutboxGroup) Mixin() []ent.Mixin   { return []ent.Mixin{entschema.Group{}} }
+func (OutboxHistory) Mixin() []ent.Mixin { return []ent.Mixin{entschema.History{}} }
 
 // outboxTables returns the tables that Ent would write into the generated package migrate.
 func outboxTables() []*entmigrate.Table {
 	var schemas []*load.Schema
 	for _, declared := range []ent.Interface{
-		OutboxEvent{}, OutboxKey{}, OutboxAudit{}, OutboxRelay{}, OutboxPlan{}, OutboxPause{}, OutboxGroup{},
+		OutboxEvent{},
+		OutboxKey{},
+		OutboxAudit{},
+		OutboxRelay{},
+		OutboxPlan{},
+		OutboxPause{},
+		OutboxGroup{},
+		OutboxHistory{},
 	} {
 		text, err := load.MarshalSchema(declared)
 		must(err)
@@ -323,7 +332,7 @@ func TestEntSchemaWithoutOptions(t *testing.T) {
 		fixture.NoError(t, err)
 		err = repo.Check(t.Context())
 		if adapters.EntDialect(db) == dialect.MySQL {
-			fixture.WantError(t, err, sqloutbox.ErrDrift)
+			fixture.WantDrift(t, err)
 			return
 		}
 		fixture.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"gorm.io/gorm/utils/tests"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
@@ -42,7 +43,7 @@ func TestGORMUseReportsMistakes(t *testing.T) {
 		"outbox elsewhere": {gormoutbox.Config{Outbox: other}, []string{"postgres", "sqlite"}},
 		"hostile prefix":   {gormoutbox.Config{Prefix: "x; DROP TABLE y; --"}, []string{"refix"}},
 		"configure": {
-			gormoutbox.Config{Workers: -1},
+			gormoutbox.Config{Relay: relay.Config{Workers: -1}},
 			[]string{"Workers is negative"},
 		},
 	} {

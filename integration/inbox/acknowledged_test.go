@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -22,11 +23,11 @@ import (
 // lost collects what an inbox tells of messages that were acknowledged too early.
 type lost struct {
 	mu   sync.Mutex
-	told []inbox.Info
+	told []coreinbox.Info
 }
 
-func (l *lost) observer() *inbox.Observer {
-	return &inbox.Observer{Dead: func(i inbox.Info) {
+func (l *lost) observer() *coreinbox.Observer {
+	return &coreinbox.Observer{Dead: func(i coreinbox.Info) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.told = append(l.told, i)
@@ -88,7 +89,7 @@ func TestInboxEarlyAcknowledgement(t *testing.T) {
 			eachInbox(t, func(t *testing.T, w *inboxWorld) {
 				var l lost
 				var poison deadLetters
-				in := w.another(func(c *inbox.Config) { c.Observer = l.observer() })
+				in := w.another(func(c *coreinbox.Config) { c.Observer = l.observer() })
 				publish := earlyRouter(t, poison.poison(t), way(in.Middleware, w.handler))
 				for n, id := range []string{"a", "b", "c"} {
 					publish(id)
@@ -100,7 +101,7 @@ func TestInboxEarlyAcknowledgement(t *testing.T) {
 					})
 				}
 				w.wantEffects(map[string]int{})
-				dead, err := in.ListDead(t.Context(), inbox.DeadQuery{})
+				dead, err := in.ListDead(t.Context(), coreinbox.DeadQuery{})
 				fixture.NoError(t, err)
 				if len(dead) != 3 || dead[0].Code != "acknowledged" {
 					t.Errorf("dead are %+v", dead)
@@ -123,12 +124,12 @@ func TestLeaseEarlyAcknowledgement(t *testing.T) {
 					Store: fixture.NewOnceStore(t, w.pool, sqlonce.Config{Dialect: w.db.Dialect}),
 				})
 				fixture.NoError(t, err)
-				a, err := inbox.NewAtLeastOnce(inbox.AtLeastOnceConfig{
+				a, err := coreinbox.NewAtLeastOnce(coreinbox.AtLeastOnceConfig{
 					Consumer: "billing", Runner: runner, Observer: l.observer(),
 					RetryPause: time.Millisecond, MaxRetryPause: time.Millisecond,
 				})
 				fixture.NoError(t, err)
-				publish := earlyRouter(t, poison.poison(t), way(a.Middleware,
+				publish := earlyRouter(t, poison.poison(t), way(inbox.Wrap(a, inbox.ReturnDead()),
 					func(*message.Message) ([]*message.Message, error) { return nil, nil }))
 				for n, id := range []string{"a", "b"} {
 					publish(id)

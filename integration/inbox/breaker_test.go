@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 // Errors of well-known clients that say that a service cannot be used now are outages, with the
@@ -59,7 +59,7 @@ func TestInboxBreakerInsideSpendsNoAttempt(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			msg := w.routed(id)
 			for range 5 {
-				if _, err := h(msg); err == nil || inbox.Final(err) {
+				if _, err := h(msg); err == nil || coreinbox.Final(err) {
 					t.Errorf("%s: %v", id, err)
 				}
 			}
@@ -71,5 +71,5 @@ func TestInboxBreakerInsideSpendsNoAttempt(t *testing.T) {
 			t.Errorf("the handler ran %d times", handled.Load())
 		}
 		w.hears("dead", 0)
-	}, func(c *inbox.Config) { c.MaxAttempts = 3 })
+	}, func(c *coreinbox.Config) { c.MaxAttempts = 3 })
 }

@@ -19,7 +19,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
@@ -106,7 +108,7 @@ var causeORMs = map[string]func(t *testing.T, db testdb.DB, s *causeService){
 		t.Helper()
 		pool := adapters.OpenPGX(t, db, nil)
 		s.transactor, s.events = pgxoutbox.Transactor(pool), 2
-		s.outbox = adapters.PGXOutbox(t, pool, core.Config{Publisher: s.broker})
+		s.outbox = adapters.PGXOutbox(t, pool, core.Config{Publisher: s.broker, Relay: relay.Config{}})
 		s.save = func(in, at context.Context) error {
 			tx, ok := core.TxFromContext(in)
 			if !ok {
@@ -160,7 +162,7 @@ func newCauseService(t *testing.T, db testdb.DB, open func(*testing.T, testdb.DB
 		Store: fixture.NewInboxStore(t, db.Open(t), sqlinbox.Config{}),
 	})
 	fixture.NoError(t, err)
-	s.api, err = ops.New(s.outbox)
+	s.api, err = sqlops.New(s.outbox)
 	fixture.NoError(t, err)
 	return s
 }

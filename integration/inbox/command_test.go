@@ -27,7 +27,7 @@ func TestCommandInInbox(t *testing.T) {
 		repo := fixture.NewRepository(t, w.pool, sqloutbox.Config{Dialect: w.db.Dialect})
 		outbox, err := core.New(core.Config{Repository: repo})
 		fixture.NoError(t, err)
-		commands, err := command.New(command.Config{Keys: once.Config{Store: keys}})
+		commands, err := command.New(once.Config{Store: keys})
 		fixture.NoError(t, err)
 		queue, err := command.NewQueue(command.QueueConfig{Store: effects, Outbox: outbox})
 		fixture.NoError(t, err)

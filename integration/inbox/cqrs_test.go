@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
@@ -86,15 +87,20 @@ func (w *inboxWorld) groupOf(m message.HandlerMiddleware, onHandle cqrs.EventGro
 	})
 }
 
-func inGroup(once *inbox.CQRS) cqrs.EventGroupProcessorOnHandleFn {
+// onceFunc is what inbox.CQRS returns.
+type onceFunc = func(msg *message.Message, name string, h interface {
+	Handle(ctx context.Context, v any) error
+}, v any) error
+
+func inGroup(once onceFunc) cqrs.EventGroupProcessorOnHandleFn {
 	return func(p cqrs.EventGroupProcessorOnHandleParams) error {
-		return once.Handle(p.Message, p.GroupName+"."+p.EventName, p.Handler, p.Event)
+		return once(p.Message, p.GroupName+"."+p.EventName, p.Handler, p.Event)
 	}
 }
 
-func inCommands(once *inbox.CQRS) cqrs.CommandProcessorOnHandleFn {
+func inCommands(once onceFunc) cqrs.CommandProcessorOnHandleFn {
 	return func(p cqrs.CommandProcessorOnHandleParams) error {
-		return once.Handle(p.Message, p.Handler.HandlerName(), p.Handler, p.Command)
+		return once(p.Message, p.Handler.HandlerName(), p.Handler, p.Command)
 	}
 }
 
@@ -112,7 +118,7 @@ func TestInboxInCommandProcessor(t *testing.T) {
 		fixture.NoError(t, outside.Publish("orders", cqrsMessage(t, "outside", pay{"outside"})))
 		w.wantEffects(map[string]int{"outside debited": 1}) // so the documents say that this order must not be used
 
-		inside := w.commandsOf(nil, inCommands(inbox.NewCQRS(w.in.Middleware)), fails())
+		inside := w.commandsOf(nil, inCommands(inbox.CQRS(w.in.Middleware)), fails())
 		fixture.NoError(t, inside.Publish("orders", cqrsMessage(t, "inside", pay{"inside"})))
 		w.wantEffects(map[string]int{"outside debited": 1})
 		w.hears("failed", 1)
@@ -123,14 +129,14 @@ func TestInboxInCommandProcessor(t *testing.T) {
 func TestInboxInProcessorsOnce(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
-		commands := w.commandsOf(nil, inCommands(inbox.NewCQRS(w.in.Middleware)),
+		commands := w.commandsOf(nil, inCommands(inbox.CQRS(w.in.Middleware)),
 			cqrs.NewCommandHandler("pay", func(ctx context.Context, c *pay) error {
 				return w.does(ctx, c.ID, "paid", nil)
 			}))
 		for range 3 {
 			fixture.NoError(t, commands.Publish("orders", cqrsMessage(t, "c", pay{"c"})))
 		}
-		once := inbox.NewCQRS(w.in.Middleware)
+		once := inbox.CQRS(w.in.Middleware)
 		events := inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
 			p, err := cqrs.NewEventProcessorWithConfig(r, cqrs.EventProcessorConfig{
 				GenerateSubscribeTopic: func(cqrs.EventProcessorGenerateSubscribeTopicParams) (string, error) {
@@ -142,7 +148,7 @@ func TestInboxInProcessorsOnce(t *testing.T) {
 					return ps, nil
 				},
 				OnHandle: func(p cqrs.EventProcessorOnHandleParams) error {
-					return once.Handle(p.Message, p.Handler.HandlerName(), p.Handler, p.Event)
+					return once(p.Message, p.Handler.HandlerName(), p.Handler, p.Event)
 				},
 				Marshaler: cqrsJSON,
 			})
@@ -175,7 +181,7 @@ func TestInboxInGroupRemembersWhatItHandled(t *testing.T) {
 			return w.does(ctx, e.ID, "shipped", nil)
 		})
 		deploy := func(handlers ...cqrs.GroupEventHandler) {
-			ps := w.groupOf(nil, inGroup(inbox.NewCQRS(w.in.Middleware)), handlers...)
+			ps := w.groupOf(nil, inGroup(inbox.CQRS(w.in.Middleware)), handlers...)
 			fixture.NoError(t, ps.Publish("orders", cqrsMessage(t, "1", paid{"1"})))
 			fixture.NoError(t, ps.Publish("orders", cqrsMessage(t, "2", shipped{"2"})))
 		}
@@ -190,7 +196,7 @@ func TestInboxInGroupRemembersWhatItHandled(t *testing.T) {
 func TestInboxInGroupRefusesOneNameForTwo(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
-		once := inbox.NewCQRS(w.in.Middleware)
+		once := inbox.CQRS(w.in.Middleware)
 		h := func(what string) cqrs.GroupEventHandler {
 			return cqrs.NewGroupEventHandler(func(ctx context.Context, e *paid) error {
 				return w.does(ctx, e.ID, what, nil)
@@ -198,14 +204,14 @@ func TestInboxInGroupRefusesOneNameForTwo(t *testing.T) {
 		}
 		msg := cqrsMessage(t, "1", paid{"1"})
 		a, b := h("a"), h("b")
-		fixture.NoError(t, once.Handle(msg, "projection.paid", a, &paid{"1"}))
-		fixture.NoError(t, once.Handle(msg, "projection.paid", a, &paid{"1"}))
-		if err := once.Handle(msg, "projection.paid", b, &paid{"1"}); err == nil ||
+		fixture.NoError(t, once(msg, "projection.paid", a, &paid{"1"}))
+		fixture.NoError(t, once(msg, "projection.paid", a, &paid{"1"}))
+		if err := once(msg, "projection.paid", b, &paid{"1"}); err == nil ||
 			!strings.Contains(err.Error(), "give each its own") {
 			t.Errorf("a second handler under one name: %v", err)
 		}
-		fixture.NoError(t, once.Handle(msg, "projection.paid.b", b, &paid{"1"}))
-		if err := once.Handle(msg, "", b, &paid{"1"}); err == nil {
+		fixture.NoError(t, once(msg, "projection.paid.b", b, &paid{"1"}))
+		if err := once(msg, "", b, &paid{"1"}); err == nil {
 			t.Error("a handler without a name was not refused")
 		}
 		w.wantEffects(map[string]int{"1 a": 1, "1 b": 1})
@@ -217,12 +223,11 @@ func TestInboxInGroupParks(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		var parked deadLetters
-		var in *inbox.Inbox
-		m := inbox.Middleware(w.orm.transactor, "billing", inbox.Poison(&parked, "poison"), inbox.Into(&in))
-		ps := w.groupOf(nil, inGroup(inbox.NewCQRS(m)),
+		m := inbox.Middleware(w.orm.transactor, "billing", inbox.Poison(&parked, "poison"))
+		ps := w.groupOf(nil, inGroup(inbox.CQRS(m)),
 			cqrs.NewGroupEventHandler(func(context.Context, *paid) error { return core.Permanent(errOnce) }))
 		fixture.NoError(t, ps.Publish("orders", cqrsMessage(t, "1", paid{"1"})))
-		dead, err := in.ListDead(t.Context(), inbox.DeadQuery{Handler: "projection.paid"})
+		dead, err := w.in.ListDead(t.Context(), coreinbox.DeadQuery{Handler: "projection.paid"})
 		fixture.NoError(t, err)
 		if len(dead) != 1 || len(parked.msgs) != 1 ||
 			parked.msgs[0].Metadata.Get("handler_poisoned") != "projection.paid" {

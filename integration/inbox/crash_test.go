@@ -20,6 +20,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -106,9 +107,8 @@ func (c inboxChild) run() error {
 		return err
 	}
 	transactor := sqltx.NewTransactor(pool, c.Dialect)
-	in, err := inbox.New(inbox.Config{
+	in, err := coreinbox.New(coreinbox.Config{
 		Consumer: "billing", Transactor: transactor, Store: store,
-		Publisher: outbox,
 	})
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (c inboxChild) run() error {
 			return out, err
 		}
 	}
-	r.AddMiddleware(around, c.deduplicate(in, transactor))
+	r.AddMiddleware(around, c.deduplicate(inbox.Wrap(in, inbox.Publisher(outbox), inbox.ReturnDead()), transactor))
 	r.AddHandler("handler", "orders", sub, "invoices", outbox, consumeOnce)
 	go func() {
 		<-sub.ended()
@@ -139,7 +139,7 @@ func (c inboxChild) run() error {
 	return r.Run(context.Background())
 }
 
-func (c inboxChild) deduplicate(in *inbox.Inbox, t core.Transactor) message.HandlerMiddleware {
+func (c inboxChild) deduplicate(in message.HandlerMiddleware, t core.Transactor) message.HandlerMiddleware {
 	plain := func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
 			return nil, t.RunInTx(msg.Context(), func(ctx context.Context, _ core.Tx) error {
@@ -156,7 +156,7 @@ func (c inboxChild) deduplicate(in *inbox.Inbox, t core.Transactor) message.Hand
 		return func(h message.HandlerFunc) message.HandlerFunc {
 			return func(msg *message.Message) ([]*message.Message, error) {
 				fresh := false
-				_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) {
+				_, err := in(func(*message.Message) ([]*message.Message, error) {
 					fresh = true
 					return nil, nil
 				})(msg)
@@ -167,7 +167,7 @@ func (c inboxChild) deduplicate(in *inbox.Inbox, t core.Transactor) message.Hand
 			}
 		}
 	}
-	return in.Middleware
+	return in
 }
 
 // consumeOnce has two effects: a row, and an event of the outbox.

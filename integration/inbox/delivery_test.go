@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
@@ -106,15 +106,12 @@ func TestInvalidSchemaIsDeadLettered(t *testing.T) {
 		// The event is processed only after a person has redriven it.
 		fixture.NoError(t, ps.Publish("orders", dlt.msgs[0].Copy()))
 		fixture.Check(t, calls.Load() == 1, "a parked event was processed")
-		list, err := w.in.ListDead(t.Context(), inbox.DeadQuery{Handler: "handler"})
+		list, err := w.in.ListDead(t.Context(), coreinbox.DeadQuery{Handler: "handler"})
 		if err != nil || len(list) != 1 || list[0].Text != "payload is not an order" || list[0].Topic != "orders" ||
 			list[0].Code != "permanent" {
 			t.Fatalf("%+v, %v", list, err)
 		}
-		n, err := w.in.Redrive(t.Context(), inbox.RedriveRequest{
-			Keys: []inbox.Key{list[0].Key}, Actor: "ada",
-			Reason: "the schema is registered",
-		})
+		n, err := w.in.Redrive(t.Context(), []coreinbox.Key{list[0].Key}, "ada", "the schema is registered")
 		if n != 1 || err != nil {
 			t.Fatal(n, err)
 		}

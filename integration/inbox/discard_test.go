@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
@@ -14,15 +14,15 @@ import (
 func TestInboxDiscardedRow(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
-		in := w.another(named, func(c *inbox.Config) { c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour })
-		var keys []inbox.Key
+		in := w.another(named, func(c *coreinbox.Config) { c.Retention, c.BrokerRetention = 2*time.Hour, time.Hour })
+		var keys []coreinbox.Key
 		for _, id := range []string{"old", "young", "dead", "redriven"} {
 			park(t, in, errOnce, id)
-			keys = append(keys, inbox.Key{Consumer: "billing", Handler: "h", EventID: id})
+			keys = append(keys, coreinbox.Key{Consumer: "billing", Handler: "h", EventID: id})
 		}
-		n, err := in.Discard(t.Context(), inbox.DiscardRequest{Keys: keys[:2], Actor: "ada", Reason: "spam"})
+		n, err := in.Discard(t.Context(), keys[:2], "ada", "spam")
 		fixture.Must(t, n == 2 && err == nil, "%d discarded, %v", n, err)
-		n, err = in.Redrive(t.Context(), inbox.RedriveRequest{Keys: keys[3:], Actor: "ada", Reason: "mended"})
+		n, err = in.Redrive(t.Context(), keys[3:], "ada", "mended")
 		fixture.Must(t, n == 1 && err == nil, "%d redriven, %v", n, err)
 		if status, _ := w.status("old"); status != 2 {
 			t.Errorf("status %d, want that of a processed event", status)

@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
-	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -49,7 +49,7 @@ func TestInboxHandlerThatCommitsAndFails(t *testing.T) {
 						return nil, errors.Join(w.orm.exec(msg.Context(), statement), errHandler)
 					})
 					_, err := handle(inboxMessage(id))
-					fixture.WantError(t, err, inbox.ErrTransactionEnded)
+					fixture.WantError(t, err, coreinbox.ErrTransactionEnded)
 					fixture.WantError(t, err, errHandler)
 					_, err = handle(inboxMessage(id))
 					fixture.NoError(t, err)
@@ -90,7 +90,7 @@ func TestInboxBatchThatCommitsAndFails(t *testing.T) {
 						})
 				}
 				for _, err := range batch() {
-					fixture.WantError(t, err, inbox.ErrTransactionEnded)
+					fixture.WantError(t, err, coreinbox.ErrTransactionEnded)
 				}
 				for _, err := range batch() {
 					fixture.NoError(t, err)
@@ -99,7 +99,7 @@ func TestInboxBatchThatCommitsAndFails(t *testing.T) {
 					return nil, commits(msg.Context(), msg)
 				})
 				_, err := single(inboxMessage("c"))
-				fixture.WantError(t, err, inbox.ErrTransactionEnded)
+				fixture.WantError(t, err, coreinbox.ErrTransactionEnded)
 				_, err = single(inboxMessage("c"))
 				fixture.NoError(t, err)
 				want := map[string]int{"a before": 1, "b before": 1, "c before": 1}
@@ -130,7 +130,7 @@ func TestInboxHandlerThatEndsItsTransaction(t *testing.T) {
 				return nil, errors.Join(tx.Commit(), fails)
 			})
 			_, err := handle(inboxMessage(id))
-			fixture.WantError(t, err, inbox.ErrTransactionEnded)
+			fixture.WantError(t, err, coreinbox.ErrTransactionEnded)
 			_, err = handle(inboxMessage(id))
 			fixture.NoError(t, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -41,14 +42,14 @@ func Example_inbox() {
 	_, err = pool.ExecContext(ctx, "CREATE TABLE account (cents INTEGER); INSERT INTO account VALUES (0)")
 	orPanic(err)
 
-	in, err := inbox.New(inbox.Config{
+	in, err := coreinbox.New(coreinbox.Config{
 		Consumer:   "bank",
 		Transactor: sqltx.NewTransactor(pool, core.SQLite),
 		Store:      store,
-		Handler:    func(*message.Message) string { return "credit" }, // a Router names its handlers
+		Handler:    "credit", // a Router names its handlers
 	})
 	orPanic(err)
-	handler := in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+	handler := inbox.Wrap(in, inbox.ReturnDead())(func(msg *message.Message) ([]*message.Message, error) {
 		tx, err := sqltx.FromContext(msg.Context())
 		if err != nil {
 			return nil, err

@@ -13,18 +13,20 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/kafkabridge"
 )
 
-// kafkaSource is the function that the documentation of Config.Source shows.
-func kafkaSource(msg *message.Message) inbox.Source {
-	p, ok := kafka.MessagePartitionFromCtx(msg.Context())
-	o, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
-	return inbox.Source{Topic: message.SubscribeTopicFromCtx(msg.Context()), Partition: p, Offset: o, Located: ok}
+// located is a middleware that says where Kafka has the message, as the documentation shows it.
+func located(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		p, _ := kafka.MessagePartitionFromCtx(msg.Context())
+		o, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
+		msg.Metadata.Set(core.HeaderSource, fmt.Sprintf("%s/%d/%d", message.SubscribeTopicFromCtx(msg.Context()), p, o))
+		return h(msg)
+	}
 }
 
 // A consumer group is rebalanced while a handler works, so its message goes to another process too.
@@ -34,7 +36,7 @@ func TestInboxKafkaRebalance(t *testing.T) {
 	t.Parallel()
 	db := testdb.Postgres(t)
 	topic := topics.Kafka(t, "", 2, nil)
-	w := newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), func(c *inbox.Config) { c.Source = kafkaSource })
+	w := newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect))
 
 	const events = 20
 	p := topics.KafkaPublisher(t, kafkabridge.Config{})
@@ -83,11 +85,11 @@ func TestInboxKafkaRebalance(t *testing.T) {
 		want[fmt.Sprintf("e%d handled", n)] = 1
 	}
 	w.wantEffects(want)
-	var located int
+	var found int
 	fixture.NoError(t, w.pool.QueryRowContext(t.Context(),
 		"SELECT COUNT(*) FROM inbox_seen WHERE source LIKE '"+topic+
-			"/0/%' OR source LIKE '"+topic+"/1/%'").Scan(&located))
-	fixture.Check(t, located == events, "%d rows say where their message was", located)
+			"/0/%' OR source LIKE '"+topic+"/1/%'").Scan(&found))
+	fixture.Check(t, found == events, "%d rows say where their message was", found)
 }
 
 // kafkaRouter consumes a topic in a group, and returns how many messages came.
@@ -114,7 +116,7 @@ func (w *inboxWorld) kafkaRouter(topic, group string, h message.HandlerFunc) *at
 			return h(msg)
 		}
 	}
-	r.AddMiddleware(count, w.in.Middleware)
+	r.AddMiddleware(count, located, w.in.Middleware)
 	r.AddConsumerHandler("handler", topic, sub, func(msg *message.Message) error {
 		_, err := h(msg)
 		return err

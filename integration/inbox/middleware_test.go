@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -24,9 +25,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
-
-// quick has no MinAge and no pauses, for tests of failures.
-func quick(c *inbox.Config) { c.MinAge, c.RetryPause = -1, -1 }
 
 // One statement makes a plain Router an idempotent consumer, with every ORM on every database. Its
 // tables are created, also by several processes at once. The effect happens once. A failed handler
@@ -58,10 +56,13 @@ func TestInboxMiddleware(t *testing.T) {
 				var dlt deadLetters
 				processes := make([]message.HandlerMiddleware, 3)
 				for n := range processes {
-					processes[n] = inbox.Middleware(w.orm.transactor, "billing", inbox.CreateTables(),
-						inbox.Poison(&dlt, "poison"),
-						inbox.Publisher(outbox), inbox.Configure(quick),
-						inbox.Configure(func(c *inbox.Config) { c.MaxAttempts = 2 }))
+					store, err := sqlinbox.On(w.orm.transactor, sqlinbox.Config{AutoCreate: true})
+					fixture.NoError(t, err)
+					in, err := coreinbox.New(coreinbox.Config{
+						Consumer: "billing", Store: store, MaxAttempts: 2, MinAge: -1, RetryPause: -1,
+					})
+					fixture.NoError(t, err)
+					processes[n] = inbox.Wrap(in, inbox.Poison(&dlt, "poison"), inbox.Publisher(outbox))
 				}
 				var failed atomic.Bool
 				h := func(msg *message.Message) ([]*message.Message, error) {
@@ -127,9 +128,15 @@ func TestInboxMiddlewareWithoutTables(t *testing.T) {
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: inboxSQL(db.Open(t), db.Dialect), heard: map[string]int{}}
 		fixture.MustExec(t, w.pool, inboxTables)
-		h := inbox.SQL(w.pool, "billing", inbox.Configure(quick), inbox.Configure(named))(w.handler)
+		store, err := sqlinbox.On(sqltx.NewTransactor(w.pool, ""), sqlinbox.Config{})
+		fixture.NoError(t, err)
+		in, err := coreinbox.New(coreinbox.Config{
+			Consumer: "billing", Handler: "h", Store: store, MinAge: -1, RetryPause: -1,
+		})
+		fixture.NoError(t, err)
+		h := inbox.Wrap(in, inbox.ReturnDead())(w.handler)
 		if _, err := h(inboxMessage("e")); err == nil ||
-			!strings.Contains(err.Error(), "with Migrate of the sqlinbox.Store") || inbox.Final(err) {
+			!strings.Contains(err.Error(), "with Migrate of the sqlinbox.Store") || coreinbox.Final(err) {
 			t.Errorf("without tables: %v", err)
 		}
 		fixture.NewInboxStore(t, w.pool, sqlinbox.Config{Dialect: db.Dialect})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/bunoutbox"
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -91,7 +92,7 @@ func TestInboxWithEveryORM(t *testing.T) {
 				}
 				w := newInboxWorld(t, db, open(t, db))
 				_, outbox := w.inboxOutbox()
-				w.in = w.another(func(c *inbox.Config) { c.Publisher = outbox })
+				w.in.opts = append(w.in.opts, inbox.Publisher(outbox))
 				calls := 0
 				ps := inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
 					r.AddMiddleware(w.in.Middleware)
@@ -142,7 +143,8 @@ func TestInboxProducedEventIsRefused(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		_, outbox := w.inboxOutbox()
-		w.in = w.another(func(c *inbox.Config) { c.Publisher, c.MaxAttempts, c.OnDead = outbox, 1, inbox.AckDead })
+		w.in = w.another(func(c *coreinbox.Config) { c.MaxAttempts = 1 })
+		w.in.opts = []inbox.Option{inbox.Publisher(outbox), inbox.AckDead()}
 		ps := inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
 			r.AddMiddleware(w.in.Middleware)
 			r.AddHandler("handler", "orders", ps, "invoices", refusingPublisher{t},

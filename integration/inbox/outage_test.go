@@ -14,13 +14,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
 // impatient gives an event up after three failures, but not before MinAge.
-func impatient(c *inbox.Config) {
+func impatient(c *coreinbox.Config) {
 	c.MaxAttempts, c.MinAge = 3, 0
 	c.RetryPause, c.MaxRetryPause = 5*time.Millisecond, 50*time.Millisecond
 }
@@ -31,9 +31,7 @@ func (w *inboxWorld) redeliverAll(events int, dlt *deadLetters, h message.Handle
 	outside ...message.HandlerMiddleware,
 ) (wait func()) {
 	w.t.Helper()
-	chain, err := inbox.Chain(inbox.ChainConfig{Poison: dlt.poison(w.t), Inbox: w.in})
-	fixture.NoError(w.t, err)
-	h = chain(h)
+	h = dlt.poison(w.t)(w.in.Middleware(h))
 	for _, m := range outside {
 		h = m(h)
 	}
@@ -100,7 +98,7 @@ func TestInboxRefusedConnection(t *testing.T) {
 		close(up)
 		wait()
 		w.wantAll(events, &dlt)
-	}, func(c *inbox.Config) { impatient(c); c.MinAge = -1 })
+	}, func(c *coreinbox.Config) { impatient(c); c.MinAge = -1 })
 }
 
 // lockEffects locks the table of the handler, as a migration does, and returns a function that

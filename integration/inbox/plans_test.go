@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -29,14 +30,14 @@ func TestInboxPlans(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)
 		s := fixture.NewInboxStore(t, pool, sqlinbox.Config{Dialect: db.Dialect})
-		in, err := inbox.New(inbox.Config{
+		in, err := coreinbox.New(coreinbox.Config{
 			Consumer: "billing", Transactor: inboxSQL(pool, db.Dialect).transactor, Store: s,
-			Handler:   func(*message.Message) string { return "h" },
+			Handler:   "h",
 			Retention: time.Hour, BrokerRetention: time.Minute,
 		})
 		fixture.NoError(t, err)
 		processed := func(*message.Message) ([]*message.Message, error) { return nil, nil }
-		_, err = in.Middleware(processed)(inboxMessage("e"))
+		_, err = inbox.Wrap(in, inbox.ReturnDead())(processed)(inboxMessage("e"))
 		fixture.NoError(t, err)
 		fillInbox(t, db.Dialect, pool)
 		var batch []*message.Message
@@ -55,13 +56,13 @@ func TestInboxPlans(t *testing.T) {
 				"duplicate": func(ctx context.Context) error {
 					msg := inboxMessage("e-30000")
 					msg.SetContext(ctx)
-					_, err := in.Middleware(func(*message.Message) ([]*message.Message, error) {
+					_, err := inbox.Wrap(in, inbox.ReturnDead())(func(*message.Message) ([]*message.Message, error) {
 						return nil, errOnce
 					})(msg)
 					return err
 				},
 				"batch": func(ctx context.Context) error {
-					for _, err := range in.ProcessBatch(ctx, batch,
+					for _, err := range inbox.ProcessBatch(ctx, in, batch,
 						func(context.Context, []*message.Message) error { return nil }) {
 						if err != nil {
 							return err
@@ -70,7 +71,7 @@ func TestInboxPlans(t *testing.T) {
 					return nil
 				},
 				"parked": func(ctx context.Context) error {
-					_, err := in.ListDead(ctx, inbox.DeadQuery{Limit: 10})
+					_, err := in.ListDead(ctx, coreinbox.DeadQuery{Limit: 10})
 					return err
 				},
 				"cleanup": func(ctx context.Context) error {
@@ -96,6 +97,54 @@ func TestInboxPlans(t *testing.T) {
 	})
 }
 
+// What an operator asks reads each row of {seen} by its key, and of the failures no more than it
+// counts or shows.
+func TestInboxDeskPlans(t *testing.T) {
+	longtest.Mark(t)
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, rec := fixture.OpenRecorded(t, db)
+		s := fixture.NewInboxStore(t, pool, sqlinbox.Config{Dialect: db.Dialect})
+		for _, handler := range []string{"h", "i"} {
+			_, err := s.Register(t.Context(), coreinbox.Registration{Consumer: "billing", Handler: handler})
+			fixture.NoError(t, err)
+		}
+		fillInbox(t, db.Dialect, pool)
+		fixture.MustExec(t, pool, map[core.Dialect]string{
+			core.Postgres: "ANALYZE inbox_seen, inbox_failure", core.SQLite: "ANALYZE",
+			core.MySQL: "ANALYZE TABLE inbox_seen, inbox_failure",
+		}[db.Dialect])
+		rec.Start()
+		backlog, err := s.Backlog(t.Context(), 100)
+		fixture.Must(t, err == nil && len(backlog) == 2 && backlog[0].Failed == 100 && backlog[0].More, "%+v, %v",
+			backlog, err)
+		page, err := s.ListFailed(t.Context(), coreinbox.FailedQuery{Limit: 10})
+		fixture.Must(t, err == nil && len(page.Events) == 10, "%+v, %v", page, err)
+		page, err = s.ListFailed(t.Context(), coreinbox.FailedQuery{Limit: 10, After: page.Next})
+		fixture.Must(t, err == nil && len(page.Events) == 10, "%+v, %v", page, err)
+		_, err = s.Outcomes(t.Context(), "", "e-30000")
+		fixture.NoError(t, err)
+		calls := rec.Stop()
+		if len(calls) > 20 {
+			t.Errorf("%d statements", len(calls))
+		}
+		for _, c := range calls {
+			tx, err := pool.BeginTx(t.Context(), nil)
+			fixture.NoError(t, err)
+			plan := fixture.Explain(t, db.Dialect, tx, c, true)
+			fixture.NoError(t, tx.Rollback())
+			for _, walk := range []string{
+				"Seq Scan on inbox_seen", "Seq Scan on inbox_failure", "|inbox_seen|ALL|", "|inbox_failure|ALL|",
+				"|s|ALL|", "|s|index|", "SCAN inbox_seen|", "SCAN inbox_failure|", "SCAN s|",
+			} {
+				if strings.Contains(plan.String(), walk) {
+					t.Errorf("%s in the plan of\n%.300s\n%.2000s", walk, c.Query, plan.String())
+				}
+			}
+		}
+	})
+}
+
 // fillInbox writes 60,000 events that were processed a minute ago, 200 two hours ago, and 5,000
 // that failed. The handler is listed.
 func fillInbox(t *testing.T, d core.Dialect, pool *sql.DB) {
@@ -107,20 +156,21 @@ func fillInbox(t *testing.T, d core.Dialect, pool *sql.DB) {
 		core.Postgres: {
 			seen + "SELECT handler_id, '', 'e-' || n, 1, now() - CASE WHEN n <= 200 THEN interval '2 hours' ELSE " +
 				"interval '1 minute' END FROM inbox_handler, generate_series(1, 60200) AS s(n)",
-			failed + "SELECT 'billing', 'h', '', 'x-' || n, 3, 1, now(), now() FROM generate_series(1, 5000) AS s(n)",
+			failed + "SELECT 'billing', 'h', '', 'x-' || n, 3, 1, now() - n * interval '1 second', now() FROM " +
+				"generate_series(1, 5000) AS s(n)",
 		},
 		core.MySQL: {
 			seen + "SELECT handler_id, '', CONCAT('e-', n), 1, UTC_TIMESTAMP(6) - INTERVAL IF(n <= 200, 120, 1) " +
 				"MINUTE FROM inbox_handler, " + fixture.Numbers(60200),
-			failed + "SELECT 'billing', 'h', '', CONCAT('x-', n), 3, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) FROM " +
-				fixture.Numbers(5000),
+			failed + "SELECT 'billing', 'h', '', CONCAT('x-', n), 3, 1, UTC_TIMESTAMP(6) - INTERVAL n SECOND, " +
+				"UTC_TIMESTAMP(6) FROM " + fixture.Numbers(5000),
 		},
 		core.SQLite: {
 			"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 60200) " + seen + "SELECT " +
 				"handler_id, '', 'e-' || n, 1, (unixepoch() - CASE WHEN n <= 200 THEN 7200 ELSE 60 END) * 1000000 " +
 				"FROM inbox_handler, s",
 			"WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 5000) " + failed +
-				"SELECT 'billing', 'h', '', 'x-' || n, 3, 1, unixepoch() * 1000000, unixepoch() * 1000000 FROM s",
+				"SELECT 'billing', 'h', '', 'x-' || n, 3, 1, (unixepoch() - n) * 1000000, unixepoch() * 1000000 FROM s",
 		},
 	}[d] {
 		fixture.MustExec(t, pool, query)

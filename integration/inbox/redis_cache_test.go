@@ -10,13 +10,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
-	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox/redisonce"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-var _ inbox.Cache = (*redisonce.Cache)(nil)
+var _ coreinbox.Cache = (*redisonce.Cache)(nil)
 
 // countingTransactor counts the transactions that are opened.
 type countingTransactor struct {
@@ -46,12 +46,12 @@ func TestRedisCacheInFrontOfTheInbox(t *testing.T) {
 		prefix := prefix + w.db.Name + ":"
 		var opened atomic.Int64
 		var cache *redisonce.Cache
-		process := func(cfg *inbox.Config) {
+		process := func(cfg *coreinbox.Config) {
 			cfg.Transactor = countingTransactor{cfg.Transactor, &opened}
-			cfg.Handler = func(*message.Message) string { return "handler" }
+			cfg.Handler = "handler"
 			cfg.Cache = cache
 		}
-		deliver := func(in *inbox.Inbox, h message.HandlerFunc, id string, transactions int64, want error) {
+		deliver := func(in *wired, h message.HandlerFunc, id string, transactions int64, want error) {
 			t.Helper()
 			opened.Store(0)
 			if _, err := in.Middleware(h)(inboxMessage(id)); !errors.Is(err, want) {

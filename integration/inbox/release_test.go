@@ -17,6 +17,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -81,16 +83,19 @@ func testInboxRelease(t *testing.T, db testdb.DB, b releaseBroker) {
 	pool := fixture.TrackedPool(t, db)
 	fixture.MustExec(t, pool, "CREATE TABLE effects (event_id text PRIMARY KEY)")
 	parked := b.publisher.MessagePublisher(0)
-	var in *inbox.Inbox
 	var broken atomic.Bool
 	broken.Store(true)
 	var mu sync.Mutex
 	var handled []string
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	fixture.NoError(t, err)
-	router.AddMiddleware(inbox.SQL(pool, "billing",
-		inbox.CreateTables(), inbox.Poison(parked, b.poison), inbox.Into(&in),
-		inbox.Configure(func(c *inbox.Config) { c.Logger = slog.New(slog.DiscardHandler) })))
+	store, err := sqlinbox.On(sqltx.NewTransactor(pool, ""), sqlinbox.Config{AutoCreate: true})
+	fixture.NoError(t, err)
+	in, err := coreinbox.New(coreinbox.Config{
+		Consumer: "billing", Store: store, Logger: slog.New(slog.DiscardHandler),
+	})
+	fixture.NoError(t, err)
+	router.AddMiddleware(inbox.Wrap(in, inbox.Poison(parked, b.poison)))
 	router.AddConsumerHandler("invoice", b.topic, b.subscribe("invoice"), func(msg *message.Message) error {
 		id := msg.Metadata[core.HeaderEventID]
 		if broken.Load() {
@@ -124,8 +129,8 @@ func testInboxRelease(t *testing.T, db testdb.DB, b releaseBroker) {
 			}}))
 		}
 	}
-	dead := func() []inbox.DeadEvent {
-		list, err := in.ListDead(t.Context(), inbox.DeadQuery{})
+	dead := func() []coreinbox.DeadEvent {
+		list, err := in.ListDead(t.Context(), coreinbox.DeadQuery{})
 		fixture.NoError(t, err)
 		return list
 	}
@@ -136,24 +141,24 @@ func testInboxRelease(t *testing.T, db testdb.DB, b releaseBroker) {
 		}
 	}
 
-	release := func() (inbox.Released, error) {
+	release := func() (coreinbox.Released, error) {
 		from := b.subscribe("release")
 		defer func() { fixture.NoError(t, from.Close()) }()
-		return in.Release(t.Context(), inbox.ReleaseRequest{
+		return inbox.Release(t.Context(), in, inbox.ReleaseRequest{
 			From: from, Topic: b.poison, To: parked, Actor: "ada", Reason: "prices are there", Idle: 5 * time.Second,
 		})
 	}
 	// On a slow machine the queue may seem to be empty before its next message comes.
-	var done inbox.Released
+	var done coreinbox.Released
 	fixture.Await(t, "a release of something", func() bool {
 		done, err = release()
 		return err != nil || done.Sent > 0
 	})
-	if !errors.Is(err, inbox.ErrParkedAgain) || done.Sent != 1 || !strings.Contains(err.Error(), "no price") {
+	if !errors.Is(err, coreinbox.ErrParkedAgain) || done.Sent != 1 || !strings.Contains(err.Error(), "no price") {
 		t.Errorf("a broken consumer: %+v, %v", done, err)
 	}
 	broken.Store(false)
-	done = inbox.Released{}
+	done = coreinbox.Released{}
 	fixture.Await(t, "a release of everything", func() bool {
 		got, err := release()
 		fixture.NoError(t, err)

@@ -15,12 +15,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
-	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -75,8 +75,8 @@ func TestAPoolOfOneIsTold(t *testing.T) {
 	for name, run := range map[string]func(
 		t *testing.T, ctx context.Context, db testdb.DB, pool *sql.DB, use func() error){
 		"inbox": func(t *testing.T, ctx context.Context, db testdb.DB, pool *sql.DB, use func() error) {
-			w := newInboxWorld(t, db, inboxSQL(pool, db.Dialect), func(c *inbox.Config) {
-				c.Handler = func(*message.Message) string { return "h" }
+			w := newInboxWorld(t, db, inboxSQL(pool, db.Dialect), func(c *coreinbox.Config) {
+				c.Handler = "h"
 			})
 			msg := inboxMessage("e")
 			msg.SetContext(ctx)
@@ -99,9 +99,9 @@ func TestAPoolOfOneIsTold(t *testing.T) {
 			})).ServeHTTP(httptest.NewRecorder(), r)
 		},
 		"command": func(t *testing.T, ctx context.Context, db testdb.DB, pool *sql.DB, use func() error) {
-			commands, err := command.New(command.Config{Keys: once.Config{
+			commands, err := command.New(once.Config{
 				TxStore: fixture.NewOnceStore(t, db.Open(t), sqlonce.Config{Dialect: db.Dialect}),
-			}})
+			})
 			fixture.NoError(t, err)
 			_, _, _ = command.RunInTx(ctx, commands, sqltx.NewTransactor(pool, db.Dialect),
 				command.Command{Type: "pay", Key: "1"},
@@ -142,7 +142,7 @@ func TestAFullPoolOfEveryAdapterIsTold(t *testing.T) {
 				var all sync.WaitGroup
 				begun := make(chan struct{}, 31)
 				hold := func() {
-					_ = once.RetryTx(ctx, a.Transactor, func(ctx context.Context, _ core.Tx) error {
+					_ = sqltx.RetryTx(ctx, a.Transactor, func(ctx context.Context, _ core.Tx) error {
 						begun <- struct{}{}
 						<-ctx.Done()
 						return ctx.Err()

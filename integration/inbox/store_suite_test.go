@@ -7,11 +7,10 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	engine "github.com/ormoutbox/ormoutbox/core/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
-	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -29,9 +28,9 @@ func TestInboxStoreSuite(t *testing.T) {
 			}
 			return suite.InboxBackend{
 				Store:      fixture.NewInboxStore(t, pool, cfg),
-				Another:    func() engine.Store { return fixture.NewInboxStore(t, pool, cfg) },
+				Another:    func() coreinbox.Store { return fixture.NewInboxStore(t, pool, cfg) },
 				Transactor: sqltx.NewTransactor(pool, db.Dialect),
-				TakeElsewhere: func(ctx context.Context, key inbox.Key) error {
+				TakeElsewhere: func(ctx context.Context, key coreinbox.Key) error {
 					_, err := pool.ExecContext(ctx,
 						"UPDATE "+cfg.Prefix+"inbox_failure SET status = 1 WHERE event_id = '"+key.EventID+"'")
 					return err

@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	engine "github.com/ormoutbox/ormoutbox/core/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
@@ -22,7 +22,7 @@ import (
 )
 
 // named sets the name of the handler, which messages outside of a Router do not have.
-func named(c *inbox.Config) { c.Handler = func(*message.Message) string { return "h" } }
+func named(c *coreinbox.Config) { c.Handler = "h" }
 
 // Ids that a collation would call equal are different events, one by one and in a batch.
 func TestInboxComparesBytes(t *testing.T) {
@@ -39,7 +39,7 @@ func TestInboxComparesBytes(t *testing.T) {
 				msgs = append(msgs, inboxMessage(id, "tenant_id", tenant))
 			}
 		}
-		other := w.another(named, func(c *inbox.Config) { c.Consumer = "other" })
+		other := w.another(named, func(c *coreinbox.Config) { c.Consumer = "other" })
 		for range 2 {
 			for _, msg := range msgs {
 				_, err := w.in.Middleware(func(*message.Message) ([]*message.Message, error) {
@@ -65,36 +65,34 @@ func TestInboxComparesBytes(t *testing.T) {
 func TestInboxDescriptionsAreCut(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
-		in := w.another(named, func(c *inbox.Config) {
+		in := w.another(named, func(c *coreinbox.Config) {
 			c.MaxAttempts = 1
-			c.Source = func(*message.Message) inbox.Source {
-				return inbox.Source{
-					Topic: strings.Repeat("t", 300), Partition: 1<<31 - 1, Offset: 1<<63 - 1,
-					Located: true,
-				}
-			}
 		})
 		long := strings.Repeat("ü", 500)
-		msg := func(id string) *message.Message {
-			return inboxMessage(id, "event_type", long, "aggregate_type", long+"\x00", "aggregate_id", "\xff",
-				"partition_key", long, "key_seq", "9223372036854775807", "schema_version", "7")
+		msg := func(id string) coreinbox.Message {
+			m := inbox.MessageOf(inboxMessage(id, "event_type", long, "aggregate_type", long+"\x00",
+				"aggregate_id", "\xff",
+				"partition_key", long, "key_seq", "9223372036854775807", "schema_version", "7"))
+			m.Topic, m.Partition, m.Offset, m.Located = strings.Repeat("t", 300), 1<<31-1, 1<<63-1, true
+			return m
 		}
-		if _, err := in.Middleware(w.handler)(msg("one")); err != nil {
-			t.Error(err)
+		works := func(context.Context, core.Tx, coreinbox.Message) error { return nil }
+		if res := in.Process(t.Context(), msg("one"), works); res.Err != nil {
+			t.Error(res.Err)
 		}
-		for _, err := range in.ProcessBatch(t.Context(), []*message.Message{msg("two"), msg("three")},
-			func(context.Context, []*message.Message) error { return nil }) {
-			if err != nil {
-				t.Error(err)
+		for _, res := range in.Inbox.ProcessBatch(t.Context(), []coreinbox.Message{msg("two"), msg("three")},
+			func(context.Context, core.Tx, []coreinbox.Message) error { return nil }) {
+			if res.Err != nil {
+				t.Error(res.Err)
 			}
 		}
-		fails := func(*message.Message) ([]*message.Message, error) {
-			return nil, errors.New("\x00\xff password=hunter2 " + strings.Repeat("ü", 5000))
+		fails := func(context.Context, core.Tx, coreinbox.Message) error {
+			return errors.New("\x00\xff password=hunter2 " + strings.Repeat("ü", 5000))
 		}
-		if _, err := in.Middleware(fails)(msg("four")); !errors.Is(err, inbox.ErrDead) {
-			t.Error(err)
+		if res := in.Process(t.Context(), msg("four"), fails); !errors.Is(res.Err, coreinbox.ErrDead) {
+			t.Error(res.Err)
 		}
-		list, err := in.ListDead(t.Context(), inbox.DeadQuery{})
+		list, err := in.ListDead(t.Context(), coreinbox.DeadQuery{})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
@@ -134,7 +132,7 @@ func TestInboxLargeBatch(t *testing.T) {
 			t.Fatalf("%d fresh, %v", fresh, errors.Join(errs...))
 		}
 		fresh, errs := run(msgs)
-		if fresh != 599 || !errors.Is(errs[7], inbox.ErrDead) || errors.Join(slices.Delete(errs, 7, 8)...) != nil {
+		if fresh != 599 || !errors.Is(errs[7], coreinbox.ErrDead) || errors.Join(slices.Delete(errs, 7, 8)...) != nil {
 			t.Errorf("%d fresh, %v", fresh, errors.Join(errs...))
 		}
 		if status, attempts := w.status("8"); status != 2 || attempts != 2 {
@@ -149,7 +147,7 @@ func TestInboxLargeBatch(t *testing.T) {
 func TestInboxOnlyNewer(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
-		in := w.another(named, func(c *inbox.Config) { c.OnlyNewer = []string{"h"} })
+		in := w.another(named, func(c *coreinbox.Config) { c.OnlyNewer = []string{"h"} })
 		msg := func(id, seq string) *message.Message { return inboxMessage(id, "key_seq", seq, "partition_key", "k") }
 		deliver := func(m *message.Message) {
 			t.Helper()
@@ -199,7 +197,7 @@ func TestInboxInProgress(t *testing.T) {
 		fail := func(*message.Message) ([]*message.Message, error) { return nil, errOnce }
 		_, _ = in.Middleware(fail)(inboxMessage("e"))
 		fixture.MustExec(t, w.pool, "UPDATE inbox_failure SET status = 1")
-		if _, err := in.Middleware(w.handler)(inboxMessage("e")); !errors.Is(err, inbox.ErrInProgress) {
+		if _, err := in.Middleware(w.handler)(inboxMessage("e")); !errors.Is(err, coreinbox.ErrInProgress) {
 			t.Errorf("%v", err)
 		}
 		w.hears("in progress", 1)
@@ -225,14 +223,14 @@ func TestInboxDeadAreListedInPages(t *testing.T) {
 		// The error of a redelivery names the earlier failure and what to do about it.
 		for tenant, want := range map[string]string{"": errOnce.Error(), "acme": reason.Error()} {
 			_, err := in.Middleware(w.handler)(inboxMessage("e03", "tenant_id", tenant))
-			if !errors.Is(err, inbox.ErrDead) || !strings.Contains(err.Error(), want) ||
+			if !errors.Is(err, coreinbox.ErrDead) || !strings.Contains(err.Error(), want) ||
 				!strings.Contains(err.Error(), "Redrive") {
 				t.Errorf("tenant %q: %v", tenant, err)
 			}
 		}
 		fixture.MustExec(t, w.pool, "DELETE FROM inbox_failure WHERE event_id = 'e03' AND tenant_id = 'acme'")
 		var ids []string
-		q := inbox.DeadQuery{Limit: 10}
+		q := coreinbox.DeadQuery{Limit: 10}
 		for {
 			page, err := in.ListDead(t.Context(), q)
 			fixture.NoError(t, err)
@@ -245,16 +243,13 @@ func TestInboxDeadAreListedInPages(t *testing.T) {
 			q.After = &page[len(page)-1]
 		}
 		fixture.Check(t, len(ids) == 25 && slices.IsSorted(ids), "%d: %v", len(ids), ids)
-		if list, err := in.ListDead(t.Context(), inbox.DeadQuery{Handler: "other"}); err != nil || len(list) != 0 {
+		if list, err := in.ListDead(t.Context(), coreinbox.DeadQuery{Handler: "other"}); err != nil || len(list) != 0 {
 			t.Errorf("of another handler: %v, %v", list, err)
 		}
-		n, err := in.Redrive(t.Context(), inbox.RedriveRequest{
-			Keys: []inbox.Key{
-				{Consumer: "billing", Handler: "h", EventID: "e03"},
-				{Consumer: "billing", Handler: "h", EventID: "nobody"},
-			},
-			Actor: "ada", Reason: "fixed",
-		})
+		n, err := in.Redrive(t.Context(), []coreinbox.Key{
+			{Consumer: "billing", Handler: "h", EventID: "e03"},
+			{Consumer: "billing", Handler: "h", EventID: "nobody"},
+		}, "ada", "fixed")
 		fixture.Check(t, n == 1 && err == nil, "released %d, %v", n, err)
 	})
 }
@@ -262,13 +257,13 @@ func TestInboxDeadAreListedInPages(t *testing.T) {
 func TestInboxCleanup(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
-		in := w.another(named, func(c *inbox.Config) {
+		in := w.another(named, func(c *coreinbox.Config) {
 			c.Retention, c.BrokerRetention, c.OnlyNewer = 2*time.Hour, time.Hour, []string{"h"}
 		})
-		other := w.another(named, func(c *inbox.Config) { c.Consumer = "other" })
+		other := w.another(named, func(c *coreinbox.Config) { c.Consumer = "other" })
 		for n := range 5 {
 			msg := inboxMessage(fmt.Sprint(n), "key_seq", "1", "partition_key", fmt.Sprint(n))
-			for _, each := range []*inbox.Inbox{in, other} {
+			for _, each := range []*wired{in, other} {
 				_, err := each.Middleware(w.handler)(msg)
 				fixture.NoError(t, err)
 			}
@@ -307,7 +302,7 @@ func TestInboxBeginInADeadTransaction(t *testing.T) {
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		store, err := sqlinbox.New(w.pool, sqlinbox.Config{Dialect: w.db.Dialect})
 		fixture.NoError(t, err)
-		e := inbox.Event{Key: inbox.Key{Consumer: "c", Handler: "h", EventID: "e"}}
+		e := coreinbox.Event{Key: coreinbox.Key{Consumer: "c", Handler: "h", EventID: "e"}}
 		err = w.orm.transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 			if _, err := tx.Exec(ctx, "ROLLBACK"); err != nil {
 				return err
@@ -333,21 +328,21 @@ func TestInboxOfInfiniteTimes(t *testing.T) {
 		}
 		pool := db.Open(t)
 		s, transactor := fixture.NewInboxStore(t, pool, sqlinbox.Config{}), sqltx.NewTransactor(pool, db.Dialect)
-		event := func(id string) engine.Event {
-			return engine.Event{Key: engine.Key{Consumer: "c", Handler: "h", EventID: id}}
+		event := func(id string) coreinbox.Event {
+			return coreinbox.Event{Key: coreinbox.Key{Consumer: "c", Handler: "h", EventID: id}}
 		}
-		_, err := s.Register(t.Context(), engine.Registration{Consumer: "c", Handler: "h"})
+		_, err := s.Register(t.Context(), coreinbox.Registration{Consumer: "c", Handler: "h"})
 		fixture.NoError(t, err)
 		begin := func(id string) {
 			t.Helper()
 			fixture.NoError(t, transactor.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 				state, _, err := s.Begin(ctx, tx, event(id))
-				fixture.Check(t, state == engine.StateFresh, "%s is %v, %v", id, state, err)
+				fixture.Check(t, state == coreinbox.StateFresh, "%s is %v, %v", id, state, err)
 				return err
 			}))
 		}
 		for _, id := range []string{"early", "late", "dead", "dead 2", "dead 3"} {
-			_, _, err := s.Fail(t.Context(), engine.Failure{Event: event(id), Code: "x", Dead: id[0] == 'd'})
+			_, _, err := s.Fail(t.Context(), coreinbox.Failure{Event: event(id), Code: "x", Dead: id[0] == 'd'})
 			fixture.NoError(t, err)
 		}
 		begin("done")
@@ -360,7 +355,7 @@ func TestInboxOfInfiniteTimes(t *testing.T) {
 		begin("early")
 		begin("late")
 
-		q := engine.DeadQuery{Consumer: "c", Limit: 1}
+		q := coreinbox.DeadQuery{Consumer: "c", Limit: 1}
 		for _, want := range []string{"dead", "dead 2", "dead 3"} {
 			list, err := s.ListDead(t.Context(), q)
 			if err != nil || len(list) != 1 || list[0].EventID != want {
@@ -369,7 +364,7 @@ func TestInboxOfInfiniteTimes(t *testing.T) {
 			q.After = &list[0]
 		}
 		n, err := s.Archive(t.Context(), "c", time.Minute, 10, func(_ context.Context,
-			events []engine.ArchivedEvent,
+			events []coreinbox.ArchivedEvent,
 		) error {
 			_, err := json.Marshal(events)
 			return err

@@ -7,8 +7,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
-	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -20,7 +20,7 @@ func TestInboxDoesNotAckWhatWasNotCommitted(t *testing.T) {
 	t.Parallel()
 	adapters.EachSwallower(t, func(t *testing.T, db testdb.DB, a suite.Adapter) {
 		w := newInboxWorld(t, db, inboxORM{transactor: a.Transactor, exec: a.Exec},
-			func(c *inbox.Config) { c.Handler = func(*message.Message) string { return "handler" } })
+			func(c *coreinbox.Config) { c.Handler = "handler" })
 		fixture.MustExec(t, w.pool, "CREATE TABLE effect (n INTEGER PRIMARY KEY)"+fixture.Engine(db))
 		handle := w.in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			return nil, adapters.Swallow(msg.Context(), a)

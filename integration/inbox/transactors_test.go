@@ -8,13 +8,15 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// inbox.SQL makes a Transactor of its own. A service that the handler calls has another one: its
+// The inbox has a Transactor of its own. A service that the handler calls has another one: its
 // work is part of the inbox's transaction. The pool has one connection.
 func TestServiceWithATransactorOfItsOwn(t *testing.T) {
 	t.Parallel()
@@ -25,10 +27,13 @@ func TestServiceWithATransactorOfItsOwn(t *testing.T) {
 		service := sqltx.NewTransactor(pool, "")
 		failed := errors.New("the second step failed")
 		tries := 0
-		handler := inbox.SQL(pool, "billing", inbox.CreateTables(), inbox.Configure(func(c *inbox.Config) {
-			c.Handler = func(*message.Message) string { return "invoice" }
-			c.RetryPause = -1
-		}))(func(msg *message.Message) ([]*message.Message, error) {
+		store, err := sqlinbox.On(sqltx.NewTransactor(pool, ""), sqlinbox.Config{AutoCreate: true})
+		fixture.NoError(t, err)
+		in, err := coreinbox.New(coreinbox.Config{
+			Consumer: "billing", Handler: "invoice", Store: store, RetryPause: -1,
+		})
+		fixture.NoError(t, err)
+		handler := inbox.Wrap(in, inbox.ReturnDead())(func(msg *message.Message) ([]*message.Message, error) {
 			tries++
 			err := service.RunInTx(msg.Context(), func(ctx context.Context, tx core.Tx) error {
 				_, err := tx.Exec(ctx, "INSERT INTO work (n) VALUES (1)")
@@ -42,7 +47,7 @@ func TestServiceWithATransactorOfItsOwn(t *testing.T) {
 		msg := message.NewMessage("1", nil)
 		msg.SetContext(t.Context())
 		msg.Metadata["event_id"] = "e1"
-		_, err := handler(msg)
+		_, err = handler(msg)
 		fixture.WantError(t, err, failed)
 		_, err = handler(msg)
 		fixture.NoError(t, err)

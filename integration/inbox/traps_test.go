@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -168,8 +169,8 @@ func TestInboxRefusesThePublishersTransaction(t *testing.T) {
 			return ps.Publish("orders", msg)
 		}))
 		msg := <-msgs
-		in := w.another(func(c *inbox.Config) { c.Handler = func(*message.Message) string { return "h" } })
-		if _, err := in.Middleware(w.handler)(msg); !errors.Is(err, inbox.ErrInTransaction) {
+		in := w.another(func(c *coreinbox.Config) { c.Handler = "h" })
+		if _, err := in.Middleware(w.handler)(msg); !errors.Is(err, coreinbox.ErrInTransaction) {
 			t.Errorf("%v", err)
 		}
 		msg.Ack()
@@ -222,7 +223,7 @@ func TestInboxRenamedConsumerProcessesAgain(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
 		for _, consumer := range []string{"billing", "Billing", "billing", "invoicing"} {
-			in := w.another(func(c *inbox.Config) { c.Consumer = consumer })
+			in := w.another(func(c *coreinbox.Config) { c.Consumer = consumer })
 			ps := inboxRouter(t, consume(w.handler, in.Middleware))
 			fixture.NoError(t, ps.Publish("orders", inboxMessage("e")))
 		}
@@ -307,7 +308,7 @@ func TestInboxConcurrentCopies(t *testing.T) {
 func TestInboxConcurrentBatches(t *testing.T) {
 	t.Parallel()
 	eachInbox(t, func(t *testing.T, w *inboxWorld) {
-		in := w.another(func(c *inbox.Config) { c.Handler = func(*message.Message) string { return "batch" } })
+		in := w.another(func(c *coreinbox.Config) { c.Handler = "batch" })
 		const events = 60
 		want := map[string]int{}
 		ids := make([]string, events)
@@ -366,21 +367,22 @@ func (*correlations) Close() error { return nil }
 // middleware for it stands.
 func TestInboxKeepsTheCorrelationID(t *testing.T) {
 	t.Parallel()
-	for name, order := range map[string]func(in *inbox.Inbox) []message.HandlerMiddleware{
-		"outside": func(in *inbox.Inbox) []message.HandlerMiddleware {
+	for name, order := range map[string]func(in *wired) []message.HandlerMiddleware{
+		"outside": func(in *wired) []message.HandlerMiddleware {
 			return []message.HandlerMiddleware{middleware.CorrelationID, in.Middleware}
 		},
-		"inside": func(in *inbox.Inbox) []message.HandlerMiddleware {
+		"inside": func(in *wired) []message.HandlerMiddleware {
 			return []message.HandlerMiddleware{in.Middleware, middleware.CorrelationID}
 		},
-		"nowhere": func(in *inbox.Inbox) []message.HandlerMiddleware {
+		"nowhere": func(in *wired) []message.HandlerMiddleware {
 			return []message.HandlerMiddleware{in.Middleware}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachInbox(t, func(t *testing.T, w *inboxWorld) {
 				out := &correlations{}
-				in := w.another(func(c *inbox.Config) { c.Publisher = out })
+				in := w.another()
+				in.opts = append(in.opts, inbox.Publisher(out))
 				ps := inboxRouter(t, func(r *message.Router, ps *gochannel.GoChannel) {
 					r.AddMiddleware(order(in)...)
 					r.AddHandler("h", "orders", ps, "invoices", ps, func(*message.Message) ([]*message.Message, error) {
@@ -412,8 +414,9 @@ func TestInboxWaitingCopiesTakeNoConnections(t *testing.T) {
 		w.orm = inboxSQL(pool, w.db.Dialect)
 		const copies = 64
 		var arrived, runs atomic.Int64
-		in := w.another(func(c *inbox.Config) {
-			c.Handler = func(*message.Message) string { arrived.Add(1); return "h" }
+		in := w.another(func(c *coreinbox.Config) {
+			c.Handler = "h"
+			c.Tenant = func(coreinbox.Message) string { arrived.Add(1); return "" }
 		})
 		h := in.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			runs.Add(1)

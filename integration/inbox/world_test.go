@@ -20,13 +20,31 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
+
+// wired is an inbox for a Router.
+type wired struct {
+	*coreinbox.Inbox
+	opts []inbox.Option
+}
+
+func (w *wired) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	return inbox.Wrap(w.Inbox, w.opts...)(h)
+}
+
+func (w *wired) ProcessBatch(ctx context.Context, msgs []*message.Message,
+	fn func(ctx context.Context, fresh []*message.Message) error,
+) []error {
+	return inbox.ProcessBatch(ctx, w.Inbox, msgs, fn)
+}
 
 // inboxWorld is a database with an inbox and a table of effects, in which each effect of each event
 // is one row.
@@ -35,7 +53,7 @@ type inboxWorld struct {
 	db   testdb.DB
 	pool *sql.DB
 	orm  inboxORM
-	in   *inbox.Inbox
+	in   *wired
 
 	mu    sync.Mutex
 	heard map[string]int
@@ -62,7 +80,7 @@ func inboxSQL(pool *sql.DB, d core.Dialect) inboxORM {
 }
 
 // eachInbox runs fn on each database, over database/sql.
-func eachInbox(t *testing.T, fn func(t *testing.T, w *inboxWorld), set ...func(*inbox.Config)) {
+func eachInbox(t *testing.T, fn func(t *testing.T, w *inboxWorld), set ...func(*coreinbox.Config)) {
 	t.Helper()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		fn(t, newInboxWorld(t, db, inboxSQL(db.Open(t), db.Dialect), set...))
@@ -71,7 +89,7 @@ func eachInbox(t *testing.T, fn func(t *testing.T, w *inboxWorld), set ...func(*
 
 const inboxTables = "CREATE TABLE effects (event_id VARCHAR(255), what VARCHAR(64))"
 
-func newInboxWorld(t *testing.T, db testdb.DB, orm inboxORM, set ...func(*inbox.Config)) *inboxWorld {
+func newInboxWorld(t *testing.T, db testdb.DB, orm inboxORM, set ...func(*coreinbox.Config)) *inboxWorld {
 	t.Helper()
 	w := &inboxWorld{t: t, db: db, pool: db.Open(t), orm: orm, heard: map[string]int{}}
 	fixture.MustExec(t, w.pool, inboxTables)
@@ -81,21 +99,21 @@ func newInboxWorld(t *testing.T, db testdb.DB, orm inboxORM, set ...func(*inbox.
 }
 
 // another makes an inbox of the same consumer, as a second process has it.
-func (w *inboxWorld) another(set ...func(*inbox.Config)) *inbox.Inbox {
+func (w *inboxWorld) another(set ...func(*coreinbox.Config)) *wired {
 	w.t.Helper()
 	store, err := sqlinbox.New(w.pool, sqlinbox.Config{Dialect: w.db.Dialect})
 	fixture.NoError(w.t, err)
-	hear := func(name string) func(inbox.Info) {
-		return func(inbox.Info) {
+	hear := func(name string) func(coreinbox.Info) {
+		return func(coreinbox.Info) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.heard[name]++
 		}
 	}
-	cfg := inbox.Config{
+	cfg := coreinbox.Config{
 		Consumer: "billing", Transactor: w.orm.transactor, Store: store, MinAge: -1,
 		RetryPause: time.Millisecond, MaxRetryPause: time.Millisecond,
-		Observer: &inbox.Observer{
+		Observer: &coreinbox.Observer{
 			Processed: hear("processed"), Duplicate: hear("duplicate"), Stale: hear("stale"), Failed: hear("failed"),
 			Dead: hear("dead"), InProgress: hear("in progress"),
 		},
@@ -103,9 +121,9 @@ func (w *inboxWorld) another(set ...func(*inbox.Config)) *inbox.Inbox {
 	for _, fn := range set {
 		fn(&cfg)
 	}
-	in, err := inbox.New(cfg)
+	in, err := coreinbox.New(cfg)
 	fixture.NoError(w.t, err)
-	return in
+	return &wired{in, []inbox.Option{inbox.ReturnDead()}}
 }
 
 // apply writes an effect of the message in its transaction.
@@ -168,12 +186,12 @@ func (w *inboxWorld) status(id string) (status, attempts int) {
 
 // park lets an event fail until it is dead. On a slow machine a failure may not be recorded, and
 // the message then comes again.
-func park(t *testing.T, in *inbox.Inbox, reason error, id string, metadata ...string) {
+func park(t *testing.T, in *wired, reason error, id string, metadata ...string) {
 	t.Helper()
 	h := in.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, core.Permanent(reason) })
 	fixture.Await(t, "the event is dead", func() bool {
 		_, err := h(inboxMessage(id, metadata...))
-		return errors.Is(err, inbox.ErrDead)
+		return errors.Is(err, coreinbox.ErrDead)
 	})
 }
 
@@ -245,22 +263,23 @@ func (d *deadLetters) ids() string {
 
 func (d *deadLetters) poison(t *testing.T) message.HandlerMiddleware {
 	t.Helper()
-	m, err := middleware.PoisonQueueWithFilter(d, "poison", inbox.Final)
+	m, err := middleware.PoisonQueueWithFilter(d, "poison", coreinbox.Final)
 	fixture.NoError(t, err)
 	return m
 }
 
 var fastRetry = middleware.Retry{
 	MaxRetries: 3, InitialInterval: time.Millisecond, Multiplier: 1, ResetContextOnRetry: true,
-	ShouldRetry: func(p middleware.RetryParams) bool { return !inbox.Final(p.Err) },
+	ShouldRetry: func(p middleware.RetryParams) bool { return !coreinbox.Final(p.Err) },
 }
 
 // chain is Poison(Retry(Inbox)) with the middleware of Watermill.
 func (w *inboxWorld) chain(d *deadLetters) message.HandlerMiddleware {
 	w.t.Helper()
-	c, err := inbox.Chain(inbox.ChainConfig{Poison: d.poison(w.t), Retry: fastRetry.Middleware, Inbox: w.in})
-	fixture.NoError(w.t, err)
-	return c
+	poison := d.poison(w.t)
+	return func(h message.HandlerFunc) message.HandlerFunc {
+		return poison(fastRetry.Middleware(w.in.Middleware(h)))
+	}
 }
 
 // inboxDeadlock is the error with which a database says that a transaction is the victim of a
@@ -280,8 +299,14 @@ func inboxDeadlock(d core.Dialect) error {
 // handlers produce.
 func (w *inboxWorld) inboxOutbox() (*core.Outbox, *watermillbridge.OutboxPublisher) {
 	w.t.Helper()
-	ob := fixture.NewOutbox(w.t, w.db,
-		core.Config{Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return nil })})
+	ob := fixture.NewOutbox(
+		w.t,
+		w.db,
+		core.Config{
+			Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return nil }),
+			Relay:     relay.Config{},
+		},
+	)
 	p, err := watermillbridge.NewOutboxPublisher(ob, watermillbridge.OutboxConfig{})
 	fixture.NoError(w.t, err)
 	return ob, p

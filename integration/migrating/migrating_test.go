@@ -17,6 +17,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -115,7 +116,12 @@ func newMigration(t *testing.T, of func(pool *sql.DB) former) *migration {
 	m := &migration{T: t, topic: topics.Kafka(t, "", 3, nil), pool: db.Open(t), told: map[string]string{}}
 	m.former = of(m.pool)
 	m.former.prepare()
-	m.relay = fixture.JoinProcess(t, db, nil, core.Config{Publisher: topics.KafkaPublisher(t, kafkabridge.Config{})})
+	m.relay = fixture.JoinProcess(
+		t,
+		db,
+		nil,
+		core.Config{Publisher: topics.KafkaPublisher(t, kafkabridge.Config{}), Relay: relay.Config{}},
+	)
 	fixture.NoError(t, m.relay.Repository.Migrate(t.Context()))
 	var err error
 	m.outbox, err = watermillbridge.NewOutboxPublisher(m.relay.Outbox, watermillbridge.OutboxConfig{})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/metrics"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
@@ -31,11 +32,12 @@ type source interface {
 	Outbox() *core.Observer
 	Inbox() *inbox.Observer
 	Keys() *once.Observer
-	HTTP() *httpkey.Observer
+	HTTP() func(httpkey.Info)
 	Effects() func(command.ExecInfo)
-	Watch(outbox promoutbox.Backlogger)
-	WatchEffects(queue promoutbox.EffectBacklogger)
-	WatchLog(relays ...promoutbox.LogBacklogger)
+	Watch(outbox metrics.Backlogger)
+	WatchInbox(backlog func(context.Context) ([]inbox.Backlog, error))
+	WatchEffects(backlog func(context.Context) ([]command.Backlog, error))
+	WatchLog(backlogs ...func(context.Context) (core.LogBacklog, error))
 }
 
 type table struct{}
@@ -68,6 +70,18 @@ func (effects) Backlog(context.Context) (all []command.Backlog, err error) {
 	return all, nil
 }
 
+// handlers has more handlers than labels are allowed.
+type handlers struct{}
+
+func (handlers) Backlog(context.Context) (all []inbox.Backlog, err error) {
+	for n, handler := range []string{"invoice", "mail", "index", "suggest"} {
+		all = append(all, inbox.Backlog{
+			Consumer: "billing", Handler: handler, Failed: n, Dead: 1, Oldest: time.Duration(n) * time.Second,
+		})
+	}
+	return all, nil
+}
+
 // slot reports the backlog of a reader of the log.
 type slot string
 
@@ -81,8 +95,9 @@ func (s slot) LogBacklog(context.Context) (core.LogBacklog, error) {
 // feed calls every observer of s.
 func feed(s source) {
 	s.Watch(table{})
-	s.WatchEffects(effects{})
-	s.WatchLog(slot("orders"), slot("mail"))
+	s.WatchInbox(handlers{}.Backlog)
+	s.WatchEffects(effects{}.Backlog)
+	s.WatchLog(slot("orders").LogBacklog, slot("mail").LogBacklog)
 	down := errors.New("down")
 	o := s.Outbox()
 	for _, topic := range []string{"orders", "mail"} {
@@ -127,8 +142,8 @@ func feed(s source) {
 	k.LeaseLost(key, down)
 	k.Retried(key, down)
 	k.Cleaned(2, down)
-	s.HTTP().Handled(httpkey.Info{Route: "POST /pay", Answer: httpkey.Executed, Duration: time.Second})
-	s.Effects()(command.ExecInfo{Channel: "mail", Result: command.Executed, Duration: time.Second})
+	s.HTTP()(httpkey.Info{Route: "POST /pay", Answer: "executed", Duration: time.Second})
+	s.Effects()(command.ExecInfo{Channel: "mail", Result: "executed", Duration: time.Second})
 }
 
 // series describes what a registry has: names, kinds, labels, values, and bounds of buckets. The

@@ -25,6 +25,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/httpkey"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
@@ -41,23 +42,31 @@ func (mails) Backlog(context.Context) ([]command.Backlog, error) {
 	return []command.Backlog{{Channel: "mail", Pending: 3, Dead: 1, OldestAge: time.Minute}}, nil
 }
 
+// billing is the inbox of a consumer.
+type billing struct{}
+
+func (billing) Backlog(context.Context) ([]inbox.Backlog, error) {
+	return []inbox.Backlog{{Consumer: "billing", Handler: "invoice", Dead: 1, Oldest: time.Minute}}, nil
+}
+
 // scrape runs a relay until it has published an event, and scrapes it.
 func scrape(t *testing.T) scraped {
 	t.Helper()
 	m := promoutbox.New(promoutbox.Config{ConstLabels: prometheus.Labels{"outbox": "shop"}})
 	p := fixture.NewProcess(t, testdb.SQLite(t), core.Config{Observer: m.Outbox()})
 	m.Watch(p.Outbox)
-	m.WatchTypes(p.Outbox)
-	m.WatchEffects(mails{})
-	m.WatchLog(readLog(t))
+	m.WatchTypes(p.Outbox.TypeBacklog)
+	m.WatchInbox(billing{}.Backlog)
+	m.WatchEffects(mails{}.Backlog)
+	m.WatchLog(readLog(t).LogBacklog)
 	p.Run()
 	p.Publish(core.Event{Type: "order.placed", Topic: "orders"})
 	p.AwaitDone(1)
 	// All series of a handler, scope, route or channel begin with its first event.
 	m.Inbox().Processed(inbox.Info{Event: inbox.Event{Key: inbox.Key{Consumer: "billing", Handler: "invoice"}}})
 	m.Keys().Decided(once.DecideInfo{Key: once.Key{Scope: "http POST /orders"}})
-	m.HTTP().Handled(httpkey.Info{Route: "/orders", Answer: httpkey.Executed})
-	m.Effects()(command.ExecInfo{Channel: "mail", Result: command.Executed, Duration: time.Second})
+	m.HTTP()(httpkey.Info{Route: "/orders", Answer: "executed"})
+	m.Effects()(command.ExecInfo{Channel: "mail", Result: "executed", Duration: time.Second})
 
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)
@@ -96,7 +105,11 @@ func scrape(t *testing.T) scraped {
 func readLog(t *testing.T) *walrelay.Relay {
 	t.Helper()
 	db := testdb.Postgres(t)
-	fixture.NewProcess(t, db, core.Config{RelayedByLog: true, DisableJanitor: true}) // makes the tables
+	fixture.NewProcess(
+		t,
+		db,
+		core.Config{RelayedByLog: true, Relay: relay.Config{DisableJanitor: true}},
+	) // makes the tables
 	cfg, err := pgxpool.ParseConfig(db.DSN)
 	fixture.NoError(t, err)
 	cfg.MaxConns = 6
@@ -105,7 +118,7 @@ func readLog(t *testing.T) *walrelay.Relay {
 	t.Cleanup(pool.Close)
 	relay, err := walrelay.New(walrelay.Config{
 		Pool: pool, Slot: "monitoring_" + strings.ReplaceAll(core.NewEventID(), "-", "_"), Create: true,
-		Outbox: core.Config{Publisher: &outboxtest.Publisher{}, DisableJanitor: true},
+		Outbox: core.Config{Publisher: &outboxtest.Publisher{}, Relay: relay.Config{DisableJanitor: true}},
 	})
 	fixture.NoError(t, err)
 	fixture.RunRelay(t, relay)

@@ -20,7 +20,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/inbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
@@ -51,30 +53,33 @@ func newShop(t *testing.T, cfg oteloutbox.TracesConfig) *shop {
 	s.process = fixture.NewProcess(t, testdb.Postgres(t), core.Config{
 		Publisher: topics.KafkaPublisher(t, kafkabridge.Config{PublishTimeout: time.Minute}), Tracer: traces.Outbox(),
 		// A publish that is given up because the machine is slow would have two spans.
-		PublishTimeout: time.Minute, HotLease: 2 * time.Minute, ClaimLease: 2 * time.Minute,
+		Relay: relay.Config{PublishTimeout: time.Minute, HotLease: 2 * time.Minute, ClaimLease: 2 * time.Minute},
 	})
 	s.process.Run()
 
 	produced, err := watermillbridge.NewOutboxPublisher(s.process.Outbox, watermillbridge.OutboxConfig{})
 	fixture.NoError(t, err)
-	in, err := inbox.New(inbox.Config{
-		Consumer: "billing", Transactor: s.process.Tx, Publisher: produced, Tracer: traces.Inbox(),
+	in, err := coreinbox.New(coreinbox.Config{
+		Consumer: "billing", Transactor: s.process.Tx, Tracer: traces.Inbox(),
 		Store: fixture.NewInboxStore(t, s.process.Pool, sqlinbox.Config{Dialect: core.Postgres}),
-		Source: func(msg *message.Message) inbox.Source {
-			p, ok := kafka.MessagePartitionFromCtx(msg.Context())
-			o, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
-			return inbox.Source{
-				Topic: message.SubscribeTopicFromCtx(msg.Context()), Partition: p, Offset: o, Located: ok,
-			}
-		},
 	})
 	fixture.NoError(t, err)
-	s.consume(in)
+	s.consume(inbox.Wrap(in, inbox.Publisher(produced), inbox.ReturnDead()))
 	return s
 }
 
+// located says where Kafka has the message.
+func located(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		p, _ := kafka.MessagePartitionFromCtx(msg.Context())
+		o, _ := kafka.MessagePartitionOffsetFromCtx(msg.Context())
+		msg.Metadata.Set(core.HeaderSource, fmt.Sprintf("%s/%d/%d", message.SubscribeTopicFromCtx(msg.Context()), p, o))
+		return h(msg)
+	}
+}
+
 // consume answers each order with an invoice.
-func (s *shop) consume(in *inbox.Inbox) {
+func (s *shop) consume(dedup message.HandlerMiddleware) {
 	s.t.Helper()
 	cfg := kafka.DefaultSaramaSubscriberConfig()
 	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest
@@ -84,7 +89,7 @@ func (s *shop) consume(in *inbox.Inbox) {
 	fixture.NoError(s.t, err)
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
 	fixture.NoError(s.t, err)
-	router.AddMiddleware(in.Middleware)
+	router.AddMiddleware(located, dedup)
 	router.AddHandler("invoice", s.orders, sub, s.invoices, nothing{},
 		func(msg *message.Message) ([]*message.Message, error) {
 			_, span := s.tracer.Start(msg.Context(), "write invoice")

@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -57,8 +58,10 @@ func (s effectChildSpec) run(ctx context.Context) error {
 	router := core.NewRouter()
 	worker.AddTo(router)
 	ob, err := core.New(core.Config{
-		Repository: repo, Publisher: router, PollInterval: 20 * time.Millisecond, PublishTimeout: time.Second,
-		ClaimLease: 3 * time.Second, HotLease: 3 * time.Second, LeaseMargin: 500 * time.Millisecond,
+		Repository: repo, Publisher: router, Relay: relay.Config{
+			PollInterval: 20 * time.Millisecond, PublishTimeout: time.Second,
+			ClaimLease: 3 * time.Second, HotLease: 3 * time.Second, LeaseMargin: 500 * time.Millisecond,
+		},
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
@@ -66,7 +67,7 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 					func(c *command.WorkerConfig) {
 						c.Destination = dies.destination
 					}).AddTo(router)
-				ob := w.runRelay(core.Config{Publisher: router, Observer: &core.Observer{
+				ob := w.runRelay(core.Config{Publisher: router, Relay: relay.Config{}, Observer: &core.Observer{
 					BreakerChanged: func(string, bool, error) {
 						mu.Lock()
 						defer mu.Unlock()
@@ -136,7 +137,7 @@ func TestDeadWebhookSubscriber(t *testing.T) {
 					calls += n
 				}
 				for _, info := range w.infos {
-					if info.Result == command.Lost { // the database was too slow for its mark
+					if info.Result == "lost" { // the database was too slow for its mark
 						lost++
 					}
 				}

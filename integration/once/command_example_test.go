@@ -12,6 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
@@ -47,7 +48,7 @@ func Example_command() {
 	})
 	router := core.NewRouter()
 	worker.AddTo(router)
-	outbox, err2 := core.New(core.Config{Repository: repo, Publisher: router})
+	outbox, err2 := core.New(core.Config{Repository: repo, Publisher: router, Relay: relay.Config{}})
 	queue, err3 := command.NewQueue(command.QueueConfig{Store: store, Outbox: outbox})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		panic(err)

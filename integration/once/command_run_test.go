@@ -20,7 +20,7 @@ func TestCommandOnDatabases(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		fixture.MustExec(t, w.pool, "CREATE TABLE orders_made (name VARCHAR(64))")
-		commands, err := command.New(command.Config{Keys: once.Config{Store: w.keys(), Wait: 30 * time.Second}})
+		commands, err := command.New(once.Config{Store: w.keys(), Wait: 30 * time.Second})
 		fixture.NoError(t, err)
 		transactor := sqltx.NewTransactor(w.pool, w.db.Dialect)
 		var runs atomic.Int64
@@ -31,13 +31,13 @@ func TestCommandOnDatabases(t *testing.T) {
 		for name, run := range map[string]func(cmd command.Command) (int64, bool, error){
 			"lease": func(cmd command.Command) (n int64, replayed bool, err error) {
 				return command.Run(t.Context(), commands, cmd, func(ctx context.Context) (n int64, err error) {
-					err = once.RetryTx(ctx, transactor,
+					err = sqltx.RetryTx(ctx, transactor,
 						func(ctx context.Context, tx core.Tx) error { n, err = insert(ctx, tx); return err })
 					return n, err
 				})
 			},
 			"tx": func(cmd command.Command) (n int64, replayed bool, err error) {
-				err = once.RetryTx(t.Context(), transactor, func(ctx context.Context, tx core.Tx) (err error) {
+				err = sqltx.RetryTx(t.Context(), transactor, func(ctx context.Context, tx core.Tx) (err error) {
 					n, replayed, err = command.RunTx(ctx, commands, nil, cmd,
 						func(ctx context.Context) (int64, error) { return insert(ctx, tx) })
 					return err
@@ -100,7 +100,7 @@ func TestCommandAndEffectInOneTransaction(t *testing.T) {
 	t.Parallel()
 	eachEffectWorld(t, func(t *testing.T, w *effectWorld) {
 		fixture.MustExec(t, w.pool, "CREATE TABLE orders_made (name VARCHAR(64))")
-		commands, err := command.New(command.Config{Keys: once.Config{Store: w.keys()}})
+		commands, err := command.New(once.Config{Store: w.keys()})
 		fixture.NoError(t, err)
 		deliver := func(fail error) error {
 			return w.inTx(func(ctx context.Context, tx core.Tx) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/sqlrecord"
@@ -39,7 +40,9 @@ func TestEffectsBesideAPlainBridge(t *testing.T) {
 		})
 		// No process dies here. The leases are long, so that a process on a busy machine is not
 		// taken for dead.
-		patient := core.Config{PublishTimeout: time.Minute, HotLease: 2 * time.Minute, ClaimLease: 2 * time.Minute}
+		patient := core.Config{
+			Relay: relay.Config{PublishTimeout: time.Minute, HotLease: 2 * time.Minute, ClaimLease: 2 * time.Minute},
+		}
 		ofBridge, ofWorker := patient, patient
 		ofBridge.Publisher = bridge
 		plain := w.runRelay(ofBridge)
@@ -104,7 +107,7 @@ func TestEffectsWithoutEventsAreFound(t *testing.T) {
 		}
 		router := core.NewRouter()
 		router.HandleFunc(command.Topic("mail"), func(context.Context, core.Delivery) error { return nil })
-		taker := w.runRelay(core.Config{Publisher: router})
+		taker := w.runRelay(core.Config{Publisher: router, Relay: relay.Config{}})
 		w.eventually("the events are taken", func() bool {
 			b, err := taker.Backlog(t.Context())
 			fixture.NoError(t, err)

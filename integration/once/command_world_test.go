@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -58,7 +58,7 @@ func (w *effectWorld) keys() *sqlonce.Store {
 }
 
 func (w *effectWorld) inTx(fn func(ctx context.Context, tx core.Tx) error) error {
-	return once.RetryTx(w.t.Context(), sqltx.NewTransactor(w.pool, w.db.Dialect), fn)
+	return sqltx.RetryTx(w.t.Context(), sqltx.NewTransactor(w.pool, w.db.Dialect), fn)
 }
 
 // enqueue writes an effect in a transaction of its own.
@@ -110,15 +110,18 @@ func (w *effectWorld) relay(worker *command.Worker) {
 	w.t.Helper()
 	router := core.NewRouter()
 	worker.AddTo(router)
-	w.runRelay(core.Config{Publisher: router})
+	w.runRelay(core.Config{Publisher: router, Relay: relay.Config{}})
 }
 
 // runRelay runs the relay of a process with short pauses until the test ends.
 func (w *effectWorld) runRelay(cfg core.Config) *core.Outbox {
 	w.t.Helper()
-	cfg.Repository, cfg.PollInterval, cfg.MaxPollInterval = w.repo, 20*time.Millisecond, 50*time.Millisecond
-	cfg.Retry = core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}
-	cfg.Breaker = core.BreakerPolicy{ProbeInterval: 50 * time.Millisecond}
+	cfg.Repository = w.repo
+	fixture.ChangeRelay(&cfg, func(c *relay.Config) {
+		c.PollInterval, c.MaxPollInterval = 20*time.Millisecond, 50*time.Millisecond
+		c.Retry = relay.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}
+		c.Breaker = relay.BreakerPolicy{ProbeInterval: 50 * time.Millisecond}
+	})
 	ob, err := core.New(cfg)
 	fixture.NoError(w.t, err)
 	fixture.RunRelay(w.t, ob)

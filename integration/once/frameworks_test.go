@@ -127,7 +127,7 @@ func TestHTTPKeyFrameworks(t *testing.T) {
 			eachHTTPPayments(t, func(t *testing.T, p *httpPayments) {
 				var told []httpkey.Info
 				h := service(p, p.keys(t, func(c *httpkey.Config) {
-					c.Observer = &httpkey.Observer{Handled: func(i httpkey.Info) { told = append(told, i) }}
+					c.Observer = func(i httpkey.Info) { told = append(told, i) }
 				}))
 				send := func(path, key string) *httptest.ResponseRecorder {
 					r := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))

@@ -30,10 +30,9 @@ type schemaOwner interface {
 type schema struct {
 	open     func(pool *sql.DB, d core.Dialect, prefix string) (schemaOwner, error)
 	use      func(ctx context.Context, s schemaOwner) error
-	files    func(d core.Dialect, prefix string) ([]sqlonce.Migration, error)
+	files    func(d core.Dialect, prefix string) ([]core.Migration, error)
 	versions string // the table of applied migrations
 	help     string // part of the error of a call without tables
-	drift    error
 	tables   int
 
 	table, index string // the test damages them
@@ -51,10 +50,10 @@ var schemas = map[string]schema{
 			_, err := s.(*sqlonce.Store).Acquire(ctx, onceRequest("k"))
 			return err
 		},
-		files: func(d core.Dialect, prefix string) ([]sqlonce.Migration, error) {
+		files: func(d core.Dialect, prefix string) ([]core.Migration, error) {
 			return sqlonce.Migrations(sqlonce.Config{Dialect: d, Prefix: prefix})
 		},
-		versions: "once_migration", help: "Migrate of the sqlonce.Store", drift: sqlonce.ErrDrift,
+		versions: "once_migration", help: "Migrate of the sqlonce.Store",
 		tables: 2,
 		table:  "idempotency_key", index: "idempotency_key_expires", column: "scope", diagnostic: "result_meta",
 	},
@@ -70,14 +69,10 @@ var schemas = map[string]schema{
 			}
 			return err
 		},
-		files: func(d core.Dialect, prefix string) (list []sqlonce.Migration, err error) {
-			files, err := sqlinbox.Migrations(sqlinbox.Config{Dialect: d, Prefix: prefix})
-			for _, f := range files {
-				list = append(list, sqlonce.Migration(f))
-			}
-			return list, err
+		files: func(d core.Dialect, prefix string) ([]core.Migration, error) {
+			return sqlinbox.Migrations(sqlinbox.Config{Dialect: d, Prefix: prefix})
 		},
-		versions: "inbox_migration", help: "Migrate of the sqlinbox.Store", drift: sqlinbox.ErrDrift,
+		versions: "inbox_migration", help: "Migrate of the sqlinbox.Store",
 		tables: 5,
 		table:  "inbox_failure", index: "inbox_failure_open", column: "handler", diagnostic: "last_error",
 	},
@@ -89,14 +84,10 @@ var schemas = map[string]schema{
 			_, err := s.(*sqlcommand.Store).Overdue(ctx, "mail", 0, 1)
 			return err
 		},
-		files: func(d core.Dialect, prefix string) (list []sqlonce.Migration, err error) {
-			files, err := sqlcommand.Migrations(sqlcommand.Config{Dialect: d, Prefix: prefix})
-			for _, f := range files {
-				list = append(list, sqlonce.Migration(f))
-			}
-			return list, err
+		files: func(d core.Dialect, prefix string) ([]core.Migration, error) {
+			return sqlcommand.Migrations(sqlcommand.Config{Dialect: d, Prefix: prefix})
 		},
-		versions: "command_migration", help: "Migrate of the sqlcommand.Store", drift: sqlcommand.ErrDrift,
+		versions: "command_migration", help: "Migrate of the sqlcommand.Store",
 		tables: 2,
 		table:  "side_effect_command", index: "side_effect_command_done", column: "channel", diagnostic: "external_ref",
 	},
@@ -117,7 +108,7 @@ func TestOnceMigrateFromTheFirstVersion(t *testing.T) {
 				fixture.MustExec(t, pool, f.Down)
 				fixture.MustExec(t, pool, fmt.Sprintf("DELETE FROM %s WHERE version = %d", sc.versions, f.Version))
 			}
-			if err := s.Check(t.Context()); len(files) > 1 && !errors.Is(err, sc.drift) {
+			if err := s.Check(t.Context()); len(files) > 1 && !fixture.Drift(err) {
 				t.Errorf("%s: the first version passes as this one: %v", name, err)
 			}
 			fixture.NoError(t, s.Migrate(t.Context()))
@@ -217,7 +208,7 @@ func (sc schema) migrates(t *testing.T, db testdb.DB) {
 	}
 	err = s.Check(t.Context())
 	for _, want := range []string{index, damaged} {
-		fixture.Check(t, errors.Is(err, sc.drift) && strings.Contains(err.Error(), want),
+		fixture.Check(t, fixture.Drift(err) && strings.Contains(err.Error(), want),
 			"%v does not name %s", err, want)
 	}
 	for _, f := range slices.Backward(files) {

@@ -64,7 +64,7 @@ func TestOnceTxAtRepeatableRead(t *testing.T) {
 		if db.Dialect == core.MySQL {
 			fixture.Check(t, err == nil && got.State == once.Done && string(got.Result.Data) == "x",
 				"%+v, %v", got, err)
-		} else if !core.Retryable(err) || !errors.Is(err, core.ErrTxAborted) {
+		} else if !sqltx.Retryable(err) || !errors.Is(err, core.ErrTxAborted) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

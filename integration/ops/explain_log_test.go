@@ -10,7 +10,9 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -59,8 +61,11 @@ func TestExplainByLog(t *testing.T) {
 		away := &outboxtest.Publisher{}
 		away.Outage("orders", core.Unavailable(errors.New("broker says password=hunter2 is wrong")))
 		relay := fixture.NewOutbox(t, db, core.Config{
-			Publisher: away, Logger: slog.New(slog.DiscardHandler),
-			Breaker: core.BreakerPolicy{Failures: 1, ProbeInterval: time.Hour, MaxProbeInterval: time.Hour},
+			Publisher: away,
+			Logger:    slog.New(slog.DiscardHandler),
+			Relay: relay.Config{
+				Breaker: relay.BreakerPolicy{Failures: 1, ProbeInterval: time.Hour, MaxProbeInterval: time.Hour},
+			},
 		})
 		fixture.NoError(t, w.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 			_, err := relay.Publish(ctx, tx, core.Event{Type: "paid", Topic: "orders"})
@@ -68,7 +73,7 @@ func TestExplainByLog(t *testing.T) {
 		}))
 		fixture.RunRelay(t, relay)
 		fixture.Await(t, "the destination is stopped", func() bool { return len(relay.Stopped()) > 0 })
-		here, err := ops.New(relay)
+		here, err := sqlops.New(relay)
 		fixture.NoError(t, err)
 		other := &world{Process: w.Process, api: here}
 		other.wants(id, ops.ReasonDone, []string{"Destination orders is stopped since ", held},

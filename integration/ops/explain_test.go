@@ -11,6 +11,8 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -43,7 +45,11 @@ func TestExplain(t *testing.T) {
 		w := newWorld(
 			t,
 			db,
-			core.Config{Breaker: core.BreakerPolicy{ProbeInterval: time.Hour, MaxProbeInterval: time.Hour}},
+			core.Config{
+				Relay: relay.Config{
+					Breaker: relay.BreakerPolicy{ProbeInterval: time.Hour, MaxProbeInterval: time.Hour},
+				},
+			},
 		)
 		publish := func(events ...core.Event) []string {
 			t.Helper()
@@ -254,7 +260,7 @@ func TestExplain(t *testing.T) {
 			fixture.Await(t, "nobody holds the event", func() bool { return !new(w.one(beside)).Leased() })
 			elsewhere, err := core.New(core.Config{Repository: w.Repository, Logger: slog.New(slog.DiscardHandler)})
 			fixture.NoError(t, err)
-			w.api, err = ops.New(elsewhere)
+			w.api, err = sqlops.New(elsewhere)
 			fixture.NoError(t, err)
 			fixture.Await(t, "the heartbeat says it", func() bool {
 				return w.explain(beside).Reason == ops.ReasonStopped

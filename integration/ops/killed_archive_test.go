@@ -43,7 +43,7 @@ func runDoomedArchive(repo *sqloutbox.Repository, d doomed) error {
 	write := archiveTo(d.Archive)
 	die := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 	for {
-		n, more, err := repo.Clean(context.Background(), core.CleanupRequest{
+		n, more, err := repo.Cleanup(context.Background(), core.CleanupRequest{
 			Keep: time.Microsecond, KeepDiscarded: time.Microsecond, Limit: 20,
 			Archive: func(ctx context.Context, rows []core.ArchivedEvent) error {
 				if err := write(ctx, rows); err != nil {
@@ -131,7 +131,7 @@ func TestKilledArchive(t *testing.T) {
 		}
 		t.Logf("%d of %d rows were deleted by processes that were killed", deleted, events)
 		for covered() > 0 {
-			_, _, err := w.Repository.Clean(t.Context(), core.CleanupRequest{
+			_, _, err := w.Repository.Cleanup(t.Context(), core.CleanupRequest{
 				Keep: time.Microsecond, KeepDiscarded: time.Microsecond, Limit: 100, Archive: archiveTo(path),
 			})
 			if locked := (*core.LockedError)(nil); err != nil && !errors.As(err, &locked) {

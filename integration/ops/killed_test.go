@@ -15,6 +15,8 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -60,11 +62,15 @@ func runDoomed(text string) error {
 	if d.Archive != "" {
 		return runDoomedArchive(repo, d)
 	}
-	ob, err := core.New(core.Config{Repository: &doomedStore{Repository: repo, within: d.Within}})
+	ob, err := core.New(core.Config{Repository: repo})
 	if err != nil {
 		return err
 	}
-	api, err := ops.New(ob)
+	store, err := sqlops.NewStore(repo)
+	if err != nil {
+		return err
+	}
+	api, err := ops.New(ob, &doomedStore{Store: store, within: d.Within})
 	if err != nil {
 		return err
 	}
@@ -73,19 +79,19 @@ func runDoomed(text string) error {
 }
 
 type doomedStore struct {
-	*sqloutbox.Repository
+	ops.Store
 	within time.Duration
 }
 
 func (s *doomedStore) ChangePlan(ctx context.Context, c ops.PlanChange) (ops.StoredPlan, bool, error) {
 	if len(c.IDs) == 0 {
-		return s.Repository.ChangePlan(ctx, c)
+		return s.Store.ChangePlan(ctx, c)
 	}
 	die := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 	if s.within > 0 {
 		time.AfterFunc(s.within, die)
 	}
-	if _, ok, err := s.Repository.ChangePlan(ctx, c); !ok || err != nil {
+	if _, ok, err := s.Store.ChangePlan(ctx, c); !ok || err != nil {
 		return ops.StoredPlan{}, false, fmt.Errorf("not changed: %w", err)
 	}
 	if s.within == 0 {
@@ -100,7 +106,7 @@ func (w *poisoned) killed(db testdb.DB, lives int) {
 	w.T.Helper()
 	self, err := os.Executable()
 	fixture.NoError(w.T, err)
-	store := w.Outbox.Repository().(ops.PlanStore)
+	store := fixture.NewOpsStore(w.T, w.Outbox.Repository())
 	for n := range lives {
 		d := doomed{Dialect: db.Dialect, DSN: db.DSN, Plan: w.plan.ID}
 		if n%2 == 1 {
@@ -149,7 +155,7 @@ func TestKilledPlan(t *testing.T) {
 			t.Parallel()
 			of := db.Another(t)
 			w := &poisoned{world: newWorld(t, of, core.Config{
-				PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
+				Relay: relay.Config{PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond},
 			})}
 			for i := range 60 {
 				for _, topic := range []string{"orders", "mails"} {

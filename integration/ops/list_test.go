@@ -219,6 +219,7 @@ func TestListShowsTheRow(t *testing.T) {
 			Status:           ops.StatusDead,
 			Attempts:         1,
 			ClaimedBy:        w.Outbox.Node(),
+			Path:             core.PathCold,
 			AvailableAt:      d.AvailableAt,
 			OccurredAt:       occurred,
 			CreatedAt:        d.CreatedAt,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -22,7 +23,7 @@ const window = 7 * 24 * time.Hour
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
-		w := &poisoned{world: newWorld(t, db, core.Config{PollInterval: 20 * time.Millisecond})}
+		w := &poisoned{world: newWorld(t, db, core.Config{Relay: relay.Config{PollInterval: 20 * time.Millisecond}})}
 		var events []core.Event
 		for i := range 30 {
 			e := core.Event{
@@ -177,7 +178,7 @@ func TestReplayIsRefused(t *testing.T) {
 func TestReplayFollowsDeclaredWindows(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
-		w := newWorld(t, db, core.Config{PollInterval: 20 * time.Millisecond})
+		w := newWorld(t, db, core.Config{Relay: relay.Config{PollInterval: 20 * time.Millisecond}})
 		ids := w.Publish(core.Event{Type: "paid", Topic: "orders"}, core.Event{Type: "sent", Topic: "mails"})
 		w.drain()
 		done := w.one(ids[0])

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -26,7 +27,8 @@ type poisoned struct {
 func newPoisoned(t *testing.T, db testdb.DB, n int, policy core.DeadPolicy) *poisoned {
 	t.Helper()
 	w := &poisoned{world: newWorld(t, db, core.Config{
-		DeadPolicy: policy, PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
+		DeadPolicy: policy,
+		Relay:      relay.Config{PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond},
 	})}
 	events := make([]core.Event, 0, n)
 	for i := range n {
@@ -156,12 +158,12 @@ func TestRunPlanAfterACrash(t *testing.T) {
 	t.Parallel()
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		w := newPoisoned(t, db, 100, core.BlockKey)
-		store := w.Outbox.Repository().(ops.PlanStore)
+		store := fixture.NewOpsStore(t, w.Outbox.Repository())
 		p := w.stored()
 		p.State, p.Worker, p.Position, p.Stage = ops.PlanRunning, "gone", 1, 1
 		change := ops.PlanChange{
 			Plan: p, Lease: time.Hour, IDs: p.IDs[:1],
-			Request: core.AdminRequest{Actor: "ada", Reason: "go"},
+			Request: core.AdminRequest{Actor: "ada", Reason: p.Reason + " (plan " + p.ID + ")"},
 		}
 		p, ok, err := store.ChangePlan(t.Context(), change)
 		if !ok || err != nil {

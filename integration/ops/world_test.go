@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -23,10 +26,11 @@ type world struct {
 
 func newWorld(t *testing.T, db testdb.DB, cfg core.Config) *world {
 	t.Helper()
-	cfg.Retry = core.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour, MaxAttempts: 5}
-	if cfg.Breaker.Failures == 0 {
-		cfg.Breaker.Failures = 1000 // many events that are refused in a row are no outage here
-	}
+	fixture.ChangeRelay(&cfg, func(c *relay.Config) {
+		c.Retry = relay.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour, MaxAttempts: 5}
+		// many events that are refused in a row are no outage here
+		c.Breaker.Failures = cmp.Or(c.Breaker.Failures, 1000)
+	})
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	w := &world{Process: fixture.NewProcess(t, db, cfg)}
 	w.Publisher.FailFor(func(d core.Delivery) error {
@@ -42,7 +46,7 @@ func newWorld(t *testing.T, db testdb.DB, cfg core.Config) *world {
 	})
 	w.Publisher.Receipts(func(d core.Delivery) string { return d.Topic + "/3@1042" })
 	var err error
-	if w.api, err = ops.New(w.Outbox); err != nil {
+	if w.api, err = sqlops.New(w.Outbox); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
@@ -62,7 +63,7 @@ func TestOpenNativePGXReportsMistakes(t *testing.T) {
 			return err
 		},
 		"Workers is negative": func() error {
-			_, _, err := pgxoutbox.Open(t.Context(), dsn, pgxoutbox.OpenConfig{Workers: -1})
+			_, _, err := pgxoutbox.Open(t.Context(), dsn, pgxoutbox.OpenConfig{Relay: relay.Config{Workers: -1}})
 			return err
 		},
 		`Config.Dialect is "sqlite"`: func() error {
@@ -101,7 +102,7 @@ func TestNativePGXListens(t *testing.T) {
 	t.Cleanup(service.Close)
 	published := &outboxtest.Publisher{}
 	pool, relay, err := pgxoutbox.Open(t.Context(), db.DSN, pgxoutbox.OpenConfig{
-		Publisher: published, PollInterval: time.Hour, MaxPollInterval: time.Hour,
+		Publisher: published, Relay: relay.Config{PollInterval: time.Hour, MaxPollInterval: time.Hour},
 	})
 	fixture.NoError(t, err)
 	t.Cleanup(pool.Close)

@@ -59,6 +59,7 @@ func backend(t *testing.T, pool *pgxoutbox.Pool, cfg sqloutbox.Config) suite.Bac
 	fixture.NoError(t, repo.Migrate(t.Context()))
 	return suite.Backend{
 		Repository: repo,
+		Store:      fixture.NewOpsStore(t, repo),
 		Begin: func(ctx context.Context) (suite.Transaction, error) {
 			tx, err := pool.Begin(ctx)
 			if err != nil {

@@ -11,7 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
+	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
@@ -38,7 +44,7 @@ func TestOperatorsAPIOnPGX(t *testing.T) {
 			ob, err := core.New(
 				core.Config{Repository: repo, Logger: slog.New(slog.DiscardHandler), Publisher: core.PublisherFunc(
 					func(_ context.Context, d core.Delivery) error { return core.Permanent(errBroken) },
-				)},
+				), Relay: relay.Config{}},
 			)
 			fixture.NoError(t, err)
 			var ids []string
@@ -55,7 +61,7 @@ func TestOperatorsAPIOnPGX(t *testing.T) {
 				}),
 			)
 			fixture.NoError(t, ob.Drain(t.Context()))
-			api, err := ops.New(ob)
+			api, err := sqlops.New(ob)
 			fixture.NoError(t, err)
 			q := ops.ListQuery{Filter: ops.Filter{
 				Statuses: []ops.Status{ops.StatusNew, ops.StatusDead}, Topic: "orders", Key: "k",
@@ -96,6 +102,61 @@ func TestOperatorsAPIOnPGX(t *testing.T) {
 				found[0].Audit[0].Actor != "ada" {
 				t.Errorf("%+v %v", found, err)
 			}
+		})
+	}
+}
+
+// Consumers, effects and keys are read through the pool of pgx too. Effects are changed in
+// transactions of the adapter, which the API does not have.
+func TestConsumersOnPGX(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]pgx.QueryExecMode{
+		"cache statement": pgx.QueryExecModeCacheStatement, "exec": pgx.QueryExecModeExec,
+		"simple": pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, ctx := testdb.Postgres(t), t.Context()
+			plain := db.Open(t)
+			inboxes := fixture.NewInboxStore(t, plain, sqlinbox.Config{Dialect: core.Postgres})
+			keys := fixture.NewOnceStore(t, plain, sqlonce.Config{Dialect: core.Postgres})
+			pool := adapters.OpenPGX(t, db, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+			repo, err := pgxoutbox.NewRepository(pool.Pool, sqloutbox.Config{})
+			fixture.NoError(t, err)
+			fixture.NoError(t, repo.Migrate(ctx))
+			ob, err := core.New(core.Config{Repository: repo})
+			fixture.NoError(t, err)
+			api, err := sqlops.New(ob)
+			fixture.NoError(t, err)
+
+			k := inbox.Key{Consumer: "billing", Handler: "charge", EventID: core.NewEventID()}
+			_, err = inboxes.Register(ctx, inbox.Registration{Consumer: k.Consumer, Handler: k.Handler})
+			fixture.NoError(t, err)
+			_, _, err = inboxes.Fail(ctx, inbox.Failure{
+				Event: inbox.Event{Key: k}, Code: "tax", Text: "no rate", Dead: true,
+			})
+			fixture.NoError(t, err)
+			_, err = keys.Acquire(ctx, once.Request{
+				Key: once.Key{Scope: "POST /a", ID: "1"}, Owner: "o", Lease: time.Minute, TTL: time.Hour,
+			})
+			fixture.NoError(t, err)
+
+			c, err := api.Consumers(ctx)
+			fixture.Check(t, err == nil && len(c.Handlers) == 1 && c.Handlers[0].Dead == 1, "%+v, %v", c, err)
+			m, err := api.Messages(ctx, inbox.FailedQuery{EventID: k.EventID, Status: inbox.StatusDead})
+			fixture.Check(t, err == nil && len(m.Events) == 1 && m.Events[0].Text == "no rate", "%+v, %v", m, err)
+			o, err := api.Outcomes(ctx, ops.Event{EventID: k.EventID})
+			fixture.Check(t, err == nil && len(o) == 1 && o[0].Status == inbox.StatusDead, "%+v, %v", o, err)
+			n, err := api.RedriveMessages(ctx, ops.MessageRequest{Keys: []inbox.Key{k}, Actor: "ada", Reason: "mended"})
+			fixture.Check(t, err == nil && n == 1, "%d, %v", n, err)
+			held, err := api.IdempotencyKeys(ctx)
+			fixture.Check(t, err == nil && len(held.Scopes) == 1 && held.Scopes[0].Held == 1, "%+v, %v", held, err)
+			list, err := api.ListIdempotencyKeys(ctx, once.KeyQuery{Status: once.KeyHeld})
+			fixture.Check(t, err == nil && len(list.Keys) == 1, "%+v, %v", list, err)
+			e, err := api.Effects(ctx)
+			fixture.Check(t, err == nil && !e.There, "%+v, %v", e, err)
+			_, err = api.RedriveEffects(ctx, ops.EffectRequest{IDs: []string{"e"}, Actor: "ada", Reason: "mended"})
+			fixture.Check(t, errors.Is(err, errors.ErrUnsupported), "%v", err)
 		})
 	}
 }

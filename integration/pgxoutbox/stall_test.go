@@ -15,6 +15,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
@@ -203,7 +204,7 @@ func TestPgxServerStallsInCommit(t *testing.T) {
 				"unknown outcomes by whether it has committed: %v, want both", unknown)
 
 			published := &outboxtest.Publisher{}
-			fixture.RunRelay(t, fixture.NewOutbox(t, f.db, core.Config{Publisher: published}))
+			fixture.RunRelay(t, fixture.NewOutbox(t, f.db, core.Config{Publisher: published, Relay: relay.Config{}}))
 			stored := fixture.Query(t, f.direct, "SELECT event_id FROM outbox_event",
 				func(r *sql.Rows) (s string, err error) { return s, r.Scan(&s) })
 			fixture.Await(t, "all events are published", func() bool {

@@ -242,7 +242,7 @@ func TestRedisScriptFlush(t *testing.T) {
 		flush()
 		finish := func() error { return s.Complete(t.Context(), c, once.Result{}, time.Minute) }
 		if i%2 == 0 {
-			finish = func() error { return s.Release(t.Context(), c) }
+			finish = func() error { return s.Release(t.Context(), c, 1) }
 		}
 		if err := finish(); err != nil {
 			t.Error(err)

@@ -63,7 +63,7 @@ func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if release := len(cmd.Args()) == 6; !release { // EVALSHA, digest, 1, name, owner, fence
+		if release := len(cmd.Args()) == 7; !release { // EVALSHA, digest, 1, name, owner, fence, attempts
 			_ = next(ctx, cmd)
 		}
 		return next(ctx, cmd)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
@@ -163,10 +164,10 @@ func TestClaimOfADeadProcessIsRecovered(t *testing.T) {
 func TestTransientErrorIsRescheduled(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{
+		p := fixture.NewProcess(t, db, core.Config{Relay: relay.Config{Retry: relay.RetryPolicy{
 			BaseDelay: 10 * time.Hour,
 			MaxDelay:  10 * time.Hour,
-		}})
+		}}})
 		id := p.Publish(core.Event{Type: "a", Key: "k"})[0]
 		p.Publisher.FailNext(1, core.Transient(errors.New("try again")))
 		for range 2 { // the second time no event is due
@@ -216,7 +217,7 @@ func TestEventThatCannotBeSerializedIsParked(t *testing.T) {
 			},
 		})
 		fixture.NoError(t, err)
-		p := fixture.NewProcess(t, db, core.Config{Publisher: bridge})
+		p := fixture.NewProcess(t, db, core.Config{Publisher: bridge, Relay: relay.Config{}})
 		bug := p.Publish(core.Event{Type: "a", Topic: "orders", Key: "bug"})[0]
 		sound := p.Publish(core.Event{Type: "a", Topic: "orders", Key: "sound"})[0]
 		for range 2 {
@@ -249,9 +250,11 @@ func TestTwoRelaysClaimNothingTwice(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pub := &outboxtest.Publisher{}
 		cfg := core.Config{
-			ClaimBatch: 20, ColdEvents: 40, KeyRun: 5, PollInterval: 20 * time.Millisecond,
-			MaxPollInterval: 20 * time.Millisecond,
-			PublishTimeout:  2 * time.Minute, ClaimLease: 3 * time.Minute, HotLease: 3 * time.Minute,
+			Relay: relay.Config{
+				ClaimBatch: 20, ColdEvents: 40, KeyRun: 5, PollInterval: 20 * time.Millisecond,
+				MaxPollInterval: 20 * time.Millisecond,
+				PublishTimeout:  2 * time.Minute, ClaimLease: 3 * time.Minute, HotLease: 3 * time.Minute,
+			},
 		}
 		p := fixture.NewProcess(t, db, core.Config{})
 		var want []string
@@ -292,12 +295,12 @@ func TestEventsOfAnAggregateStayInOrder(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const aggregates, producers, each = 4, 6, 20
 		pub := &outboxtest.Publisher{}
-		cfg := core.Config{HotEvents: 8, Retry: core.RetryPolicy{
+		cfg := core.Config{Relay: relay.Config{HotEvents: 8, Retry: relay.RetryPolicy{
 			BaseDelay: time.Millisecond,
 			MaxDelay:  10 * time.Millisecond, MaxAttempts: 100,
-		}, Breaker: core.BreakerPolicy{
+		}, Breaker: relay.BreakerPolicy{
 			ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 50 * time.Millisecond,
-		}}
+		}}}
 		p := fixture.NewProcess(t, db, core.Config{})
 		for a := range aggregates {
 			if _, err := p.Pool.ExecContext(t.Context(),

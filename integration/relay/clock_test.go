@@ -12,7 +12,9 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -81,8 +83,10 @@ func TestClockJumpsForwards(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		cfg := core.Config{
-			PollInterval: 20 * time.Millisecond, PublishTimeout: time.Minute,
-			HotLease: 3 * time.Minute, ClaimLease: 3 * time.Minute,
+			Relay: relay.Config{
+				PollInterval: 20 * time.Millisecond, PublishTimeout: time.Minute,
+				HotLease: 3 * time.Minute, ClaimLease: 3 * time.Minute,
+			},
 		}
 		holder := fixture.NewProcess(t, db, cfg)
 		claims := &stoppable{Repository: holder.Repository}
@@ -119,7 +123,7 @@ func TestClockJumpsForwards(t *testing.T) {
 func TestClockJumpsBackwards(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		p := fixture.NewProcess(t, db, core.Config{PollInterval: 20 * time.Millisecond})
+		p := fixture.NewProcess(t, db, core.Config{Relay: relay.Config{PollInterval: 20 * time.Millisecond}})
 		leased := p.Publish(core.Event{Type: "leased"})
 		rows, err := p.Repository.ClaimUnordered(t.Context(), core.ClaimRequest{
 			Node: "gone", ClaimNo: 1, Lease: time.Minute, MaxLease: 15 * time.Minute, Limit: 1, MaxBytes: 1 << 20,
@@ -136,7 +140,7 @@ func TestClockJumpsBackwards(t *testing.T) {
 		after := p.Publish(core.Event{Type: "e", Key: "k"}, core.Event{Type: "e"})
 		p.Run()
 		fixture.Await(t, "the new event without a key is published", func() bool { return len(p.Accepted()) > 0 })
-		api, err := ops.New(p.Outbox)
+		api, err := sqlops.New(p.Outbox)
 		fixture.NoError(t, err)
 		for id, want := range map[string]ops.Reason{
 			before[0]: ops.ReasonNotDue, before[1]: ops.ReasonNotDue, after[0]: ops.ReasonBehind,

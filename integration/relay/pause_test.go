@@ -7,6 +7,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -18,7 +19,7 @@ func TestPause(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		operator := fixture.NewProcess(t, db, core.Config{}).Outbox
 		pub := &outboxtest.Publisher{}
-		relay := fixture.JoinProcess(t, db, pub, core.Config{PollInterval: 20 * time.Millisecond})
+		relay := fixture.JoinProcess(t, db, pub, core.Config{Relay: relay.Config{PollInterval: 20 * time.Millisecond}})
 		var orders, mails []string
 		some := func() {
 			for i := range 6 {
@@ -86,7 +87,7 @@ func TestPauseTenant(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		operator := fixture.NewProcess(t, db, core.Config{}).Outbox
 		pub := &outboxtest.Publisher{}
-		relay := fixture.JoinProcess(t, db, pub, core.Config{PollInterval: 20 * time.Millisecond})
+		relay := fixture.JoinProcess(t, db, pub, core.Config{Relay: relay.Config{PollInterval: 20 * time.Millisecond}})
 		var paused, others []string
 		some := func() {
 			for i := range 6 {

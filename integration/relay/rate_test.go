@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -36,7 +37,10 @@ func TestRate(t *testing.T) {
 		var logs [2]logText
 		for i := range relays {
 			relays[i] = fixture.JoinProcess(t, db, pub, core.Config{
-				PollInterval: 20 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&logs[i], nil)),
+				Relay: relay.Config{
+					PollInterval: 20 * time.Millisecond,
+				},
+				Logger: slog.New(slog.NewTextHandler(&logs[i], nil)),
 			})
 			relays[i].RunHot()
 		}
@@ -90,8 +94,10 @@ func (l *logText) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-func (l *logText) has(part string) bool {
+func (l *logText) has(part string) bool { return l.count(part) > 0 }
+
+func (l *logText) count(part string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), part)
+	return strings.Count(l.text.String(), part)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -71,7 +72,7 @@ func TestChangeAndEventCommitTogether(t *testing.T) {
 func TestCommitIsPublishedAtOnce(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
-		p := fixture.NewProcess(t, db, core.Config{PollInterval: time.Hour})
+		p := fixture.NewProcess(t, db, core.Config{Relay: relay.Config{PollInterval: time.Hour}})
 		p.RunHot()
 		var want []string
 		for i := range 40 {
@@ -101,7 +102,12 @@ func TestOverflowGoesToThePoller(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		// A blocked publish stays blocked, however long the rest of the test takes.
 		p := fixture.NewProcess(t, db, core.Config{
-			HotEvents: 4, PublishTimeout: 2 * time.Minute, HotLease: 3 * time.Minute, ClaimLease: 3 * time.Minute,
+			Relay: relay.Config{
+				HotEvents:      4,
+				PublishTimeout: 2 * time.Minute,
+				HotLease:       3 * time.Minute,
+				ClaimLease:     3 * time.Minute,
+			},
 		})
 		p.RunHot()
 		p.Publisher.Block()
@@ -131,10 +137,10 @@ func TestRetriesEndInDead(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		const attempts = 4
-		p := fixture.NewProcess(t, db, core.Config{Retry: core.RetryPolicy{
+		p := fixture.NewProcess(t, db, core.Config{Relay: relay.Config{Retry: relay.RetryPolicy{
 			BaseDelay: time.Millisecond,
 			MaxDelay:  20 * time.Millisecond, MaxAttempts: attempts,
-		}})
+		}}})
 		poison := core.NewEventID()
 		var seen []fixture.StoredRow // the row as it was before each attempt
 		p.Publisher.FailFor(func(d core.Delivery) error {
@@ -236,7 +242,7 @@ func TestErrorRollsTheEventBack(t *testing.T) {
 // must not make the event dead.
 func TestRefusedPublishIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	const failures = 5 // core.BreakerPolicy.Failures
+	const failures = 5 // relay.BreakerPolicy.Failures
 	for name, tt := range map[string]struct {
 		err   error
 		spent int // of 8 refusals
@@ -256,10 +262,12 @@ func brokerRefuses(t *testing.T, failures int, reason error, spent int, wantTold
 	t.Helper()
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		p := fixture.NewProcess(t, db, core.Config{
-			Retry: core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond},
-			Breaker: core.BreakerPolicy{
-				Failures: failures, ProbeInterval: 10 * time.Millisecond,
-				MaxProbeInterval: 50 * time.Millisecond,
+			Relay: relay.Config{
+				Retry: relay.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 50 * time.Millisecond},
+				Breaker: relay.BreakerPolicy{
+					Failures: failures, ProbeInterval: 10 * time.Millisecond,
+					MaxProbeInterval: 50 * time.Millisecond,
+				},
 			},
 		})
 		refusals := 0
@@ -313,14 +321,16 @@ func TestOutageSpendsNoAttempt(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, func(t *testing.T, db testdb.DB) {
 				p := fixture.NewProcess(t, db, core.Config{
-					Workers: 4,
-					Retry: core.RetryPolicy{
-						BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond,
-						MaxAttempts: 5,
-					},
-					Breaker: core.BreakerPolicy{
-						ProbeInterval:    10 * time.Millisecond,
-						MaxProbeInterval: 40 * time.Millisecond,
+					Relay: relay.Config{
+						Workers: 4,
+						Retry: relay.RetryPolicy{
+							BaseDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond,
+							MaxAttempts: 5,
+						},
+						Breaker: relay.BreakerPolicy{
+							ProbeInterval:    10 * time.Millisecond,
+							MaxProbeInterval: 40 * time.Millisecond,
+						},
 					},
 				})
 				var mu sync.Mutex

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -37,7 +38,7 @@ func newTenant(t *testing.T, db testdb.DB, rec *sqlrecord.Recorder, pub *outboxt
 	n.tx = sqltx.NewTransactor(n.pool, db.Dialect)
 	repo := fixture.NewRepository(t, n.pool, sqloutbox.Config{Dialect: db.Dialect})
 	var err error
-	n.ob, err = core.New(core.Config{Repository: repo, Publisher: pub, Workers: 2})
+	n.ob, err = core.New(core.Config{Repository: repo, Publisher: pub, Relay: relay.Config{Workers: 2}})
 	fixture.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

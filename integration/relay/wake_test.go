@@ -19,6 +19,7 @@ import (
 	"github.com/uptrace/bun/driver/pgdriver"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -40,12 +41,14 @@ type pair struct {
 }
 
 // newPair makes both, and waits until the relay has published an event from before its start.
-func newPair(t *testing.T, db testdb.DB, producer, relay core.Config) *pair {
+func newPair(t *testing.T, db testdb.DB, producer, relaying core.Config) *pair {
 	t.Helper()
-	if relay.PollInterval == 0 {
-		relay.PollInterval, relay.MaxPollInterval = seldom, seldom
-	}
-	p := &pair{Process: fixture.NewProcess(t, db, relay)}
+	fixture.ChangeRelay(&relaying, func(c *relay.Config) {
+		if c.PollInterval == 0 {
+			c.PollInterval, c.MaxPollInterval = seldom, seldom
+		}
+	})
+	p := &pair{Process: fixture.NewProcess(t, db, relaying)}
 	p.producer = fixture.JoinProcess(t, db, p.Publisher, core.Config{})
 	producer.Repository = p.producer.Repository
 	var err error
@@ -105,7 +108,7 @@ func TestTwoRelaysHearOfCommits(t *testing.T) {
 		wake := core.WakePolicy{Listen: listen(t, db)}
 		p := newPair(t, db, core.Config{}, core.Config{Wake: wake})
 		other := fixture.JoinProcess(t, db, p.Publisher, core.Config{
-			Wake: wake, PollInterval: seldom, MaxPollInterval: seldom,
+			Wake: wake, Relay: relay.Config{PollInterval: seldom, MaxPollInterval: seldom},
 		})
 		other.Run()
 		var wg sync.WaitGroup
@@ -153,7 +156,7 @@ func TestWakeUpsAreLost(t *testing.T) {
 			return hear(ctx, func() { lost.Add(1) })
 		}}
 		p = newPair(t, db, core.Config{}, core.Config{
-			Wake: wake, PollInterval: interval, MaxPollInterval: interval,
+			Wake: wake, Relay: relay.Config{PollInterval: interval, MaxPollInterval: interval},
 		})
 		close(running)
 		fixture.AwaitIn(t, soon, "it listens", func() bool { return lost.Load() > 0 })
@@ -283,7 +286,10 @@ func TestListenThatHearsNothing(t *testing.T) {
 	db := testdb.Postgres(t)
 	var log lines
 	p := newPair(t, db, core.Config{}, core.Config{
-		PollInterval: 200 * time.Millisecond, MaxPollInterval: 200 * time.Millisecond,
+		Relay: relay.Config{
+			PollInterval:    200 * time.Millisecond,
+			MaxPollInterval: 200 * time.Millisecond,
+		},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Wake: core.WakePolicy{Listen: func(ctx context.Context, wake func()) error {
 			conn, err := pgx.ConnectConfig(ctx, pgxConfig(t, db))
@@ -315,8 +321,12 @@ func TestListenThroughPgBouncer(t *testing.T) {
 	db := testdb.PgBouncer(t)
 	var log lines
 	p := newPair(t, db, core.Config{}, core.Config{
-		PollInterval: 200 * time.Millisecond, MaxPollInterval: 200 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(&log, nil)), Wake: core.WakePolicy{Listen: listen(t, db)},
+		Relay: relay.Config{
+			PollInterval:    200 * time.Millisecond,
+			MaxPollInterval: 200 * time.Millisecond,
+		},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Wake:   core.WakePolicy{Listen: listen(t, db)},
 	})
 	p.send(core.Event{Type: "a", Key: "k"})
 	p.arrive()
@@ -377,7 +387,7 @@ func TestSmallPoolOfSQLite(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	const interval = 50 * time.Millisecond
-	p := fixture.NewProcess(t, db, core.Config{PollInterval: interval, MaxPollInterval: interval})
+	p := fixture.NewProcess(t, db, core.Config{Relay: relay.Config{PollInterval: interval, MaxPollInterval: interval}})
 	p.Pool.SetMaxOpenConns(1)
 	p.Run()
 	id := p.Publish(core.Event{Type: "a"})

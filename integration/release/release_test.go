@@ -56,7 +56,7 @@ func TestRehearsal(t *testing.T) {
 	})
 	t.Run("replace directives of the program", func(t *testing.T) {
 		tree := filepath.Join(served, "tree")
-		for commit, want := range map[string]int{"HEAD~2": 9, "HEAD~1": 0, "HEAD": 9} {
+		for commit, want := range map[string]int{"HEAD~2": 10, "HEAD~1": 0, "HEAD": 10} {
 			mod := sh(t, tree, nil, "git", "show", commit+":cmd/outbox/go.mod")
 			if got := strings.Count(mod, "replace "+ours); got != want {
 				t.Errorf("%s has %d replace directives for modules of ours, want %d:\n%s", commit, got, want, mod)

@@ -55,7 +55,7 @@ func TestArchiveByTwoProcesses(t *testing.T) {
 		for _, repo := range []*sqloutbox.Repository{first, second} {
 			wg.Go(func() {
 				for range 4 * (len(rows)/limit + 2) {
-					n, _, err := repo.Clean(t.Context(), archiving(limit, to.take))
+					n, _, err := repo.Cleanup(t.Context(), archiving(limit, to.take))
 					mu.Lock()
 					deleted += n
 					if err != nil {
@@ -92,10 +92,10 @@ func TestArchiveLocksItsRows(t *testing.T) {
 		deleted := 0
 		for range 10 {
 			both := func(ctx context.Context, rows []core.ArchivedEvent) error {
-				_, _, err := second.Clean(ctx, archiving(100, inner.take))
+				_, _, err := second.Cleanup(ctx, archiving(100, inner.take))
 				return errors.Join(err, outer.take(ctx, rows))
 			}
-			n, _, err := first.Clean(t.Context(), archiving(100, both))
+			n, _, err := first.Cleanup(t.Context(), archiving(100, both))
 			fixture.NoError(t, err)
 			if deleted += n; deleted == len(rows) {
 				break
@@ -129,7 +129,7 @@ func TestArchiveIntoATable(t *testing.T) {
 		}
 		deleted, want := 0, len(rows)/2
 		for range 10 {
-			n, _, err := repo.Clean(t.Context(), archiving(100, hook))
+			n, _, err := repo.Cleanup(t.Context(), archiving(100, hook))
 			fixture.NoError(t, err)
 			if deleted += n; deleted == want {
 				break
@@ -163,7 +163,7 @@ func TestPartitionsAreArchived(t *testing.T) {
 		// On a slow machine the time of a call may be over before the archive is called.
 		failed := 0
 		fixture.Await(t, "three calls fail because of the archive", func() bool {
-			n, _, err := repo.Clean(t.Context(), archiving(100, func(context.Context, []core.ArchivedEvent) error {
+			n, _, err := repo.Cleanup(t.Context(), archiving(100, func(context.Context, []core.ArchivedEvent) error {
 				return broken
 			}))
 			fixture.Must(t, n == 0 && (err == nil || errors.Is(err, broken)), "%d rows were deleted, %v", n, err)
@@ -178,7 +178,7 @@ func TestPartitionsAreArchived(t *testing.T) {
 		}
 		var to archive
 		fixture.Await(t, "the partition is dropped and no row is left", func() bool {
-			if _, _, err := repo.Clean(t.Context(), archiving(100, to.take)); err != nil {
+			if _, _, err := repo.Cleanup(t.Context(), archiving(100, to.take)); err != nil {
 				t.Fatal(err)
 			}
 			return fixture.Count(t, pool, "SELECT count(*) FROM outbox_event") == 0 &&
@@ -217,7 +217,7 @@ func TestPartitionsByStatus(t *testing.T) {
 				fixture.MustExec(t, pool, "UPDATE outbox_event SET done_at = done_at - interval '20 days' "+
 					"WHERE status = 4")
 				for range 6 {
-					if _, _, err := repo.Clean(t.Context(), core.CleanupRequest{
+					if _, _, err := repo.Cleanup(t.Context(), core.CleanupRequest{
 						Keep: c.keep, KeepDiscarded: c.discarded, Limit: 100,
 					}); err != nil {
 						t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -45,6 +46,40 @@ func TestClaimTakesKeysForAllAtOnce(t *testing.T) {
 			if _, err := repo.Release(t.Context(), "node", claims); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// A key that is empty or whose head is leased costs no more where dead rows are skipped.
+func TestClaimKeyLooksOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		pool, rec := fixture.OpenRecorded(t, db)
+		repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect})
+		leased := sqlRow(t, "topic", "leased")
+		commitRows(t, pool, repo, core.InsertRequest{Rows: []core.NewRow{leased}})
+		req := core.ClaimRequest{
+			Node: "node", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20, Run: 5,
+			Keys: 1000,
+		}
+		claim := func(key core.KeyID, skipDead bool) (rows, statements int) {
+			req.SkipDead = skipDead
+			rec.Start()
+			got, err := repo.ClaimKey(t.Context(), req, key)
+			calls := rec.Stop()
+			fixture.NoError(t, err)
+			return len(got), len(calls)
+		}
+		if n, _ := claim(leased.KeyID, false); n != 1 {
+			t.Fatalf("claimed %d rows", n)
+		}
+		for name, key := range map[string]core.KeyID{
+			"empty": core.NewKeyID("", "topic", "none"), "leased": leased.KeyID,
+		} {
+			_, want := claim(key, false)
+			n, statements := claim(key, true)
+			fixture.Check(t, n == 0 && statements == want && want > 0, "%s: %d rows, %d statements, want %d", name, n,
+				statements, want)
 		}
 	})
 }

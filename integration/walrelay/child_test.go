@@ -20,7 +20,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/crash"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
@@ -102,7 +104,7 @@ func (c *child) run() error {
 		return err
 	}
 	outbox := crash.Config(nil, &killer{Client: crash.NewClient(c.Ledger, c.Name), child: c}, c.Name)
-	outbox.DisableJanitor = true
+	fixture.ChangeRelay(&outbox, func(c *relay.Config) { c.DisableJanitor = true })
 	replication := cfg.ConnConfig.Copy()
 	dial := replication.DialFunc
 	replication.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {

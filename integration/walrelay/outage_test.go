@@ -10,6 +10,8 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
@@ -93,7 +95,7 @@ func TestReplayOfWaitingEvent(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		ids := w.publish("a", 1, 30)
 		relay := w.relay(w.config())
-		api, err := ops.New(relay.Outbox())
+		api, err := sqlops.New(relay.Outbox())
 		fixture.NoError(t, err)
 		for _, id := range []string{ids[29], ids[1]} {
 			row, err := core.NewRowID(id, "counts")
@@ -231,7 +233,7 @@ func TestElsewhere(t *testing.T) {
 		fixture.Await(t, "two events wait for another relay", func() bool {
 			return w.service.Statuses()[fixture.StatusNew] == 2
 		})
-		fixture.JoinProcess(t, w.db, w.pub, core.Config{DisableJanitor: true}).Run()
+		fixture.JoinProcess(t, w.db, w.pub, core.Config{Relay: relay.Config{DisableJanitor: true}}).Run()
 		w.await(5)
 	})
 }

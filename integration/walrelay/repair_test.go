@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -46,7 +47,7 @@ func TestCheckpointsOfARelayThatIsBehind(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		cfg := w.quick()
-		cfg.Outbox.Workers = 100
+		fixture.ChangeRelay(&cfg.Outbox, func(c *relay.Config) { c.Workers = 100 })
 		cfg.Outbox.Publisher = core.PublisherFunc(func(ctx context.Context, d core.Delivery) error {
 			time.Sleep(300 * time.Millisecond)
 			return w.pub.Publish(ctx, d)

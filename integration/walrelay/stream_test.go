@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
@@ -60,7 +61,7 @@ func TestSameDelivery(t *testing.T) {
 		}
 		// A relay of the table gets the same rows.
 		fixture.MustExec(t, w.service.Pool, "UPDATE outbox_event SET status = 0, claimed_by = NULL, done_at = NULL")
-		table := fixture.JoinProcess(t, w.db, w.pub, core.Config{DisableJanitor: true})
+		table := fixture.JoinProcess(t, w.db, w.pub, core.Config{Relay: relay.Config{DisableJanitor: true}})
 		table.Run()
 		w.await(2 * len(all))
 		for _, d := range w.pub.Accepted()[len(all):] {

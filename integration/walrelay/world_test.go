@@ -14,6 +14,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
@@ -37,7 +38,7 @@ func newWorld(t *testing.T, db testdb.DB) *world {
 	w := &world{T: t, db: db, pub: &outboxtest.Publisher{}}
 	// Slots have one name for the whole server.
 	w.slot = fmt.Sprintf("walrelay_%d_%d", time.Now().UnixNano(), slots.Add(1))
-	w.service = fixture.NewProcess(t, db, core.Config{RelayedByLog: true, DisableJanitor: true})
+	w.service = fixture.NewProcess(t, db, core.Config{RelayedByLog: true, Relay: relay.Config{DisableJanitor: true}})
 	w.pool = w.open()
 	return w
 }
@@ -83,11 +84,13 @@ func (w *world) config() walrelay.Config {
 	return walrelay.Config{
 		Pool: w.pool, Slot: w.slot, Create: true, ConfirmEvery: 20 * time.Millisecond,
 		Outbox: core.Config{
-			Publisher: w.pub, DisableJanitor: true, PollInterval: 50 * time.Millisecond,
-			MaxPollInterval: 100 * time.Millisecond,
-			Retry:           core.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond},
-			Breaker: core.BreakerPolicy{
-				ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 20 * time.Millisecond,
+			Publisher: w.pub, Relay: relay.Config{
+				DisableJanitor: true, PollInterval: 50 * time.Millisecond,
+				MaxPollInterval: 100 * time.Millisecond,
+				Retry:           relay.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond},
+				Breaker: relay.BreakerPolicy{
+					ProbeInterval: 10 * time.Millisecond, MaxProbeInterval: 20 * time.Millisecond,
+				},
 			},
 		},
 	}

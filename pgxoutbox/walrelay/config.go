@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -41,9 +42,9 @@ type Config struct {
 	// Repair says what Run does about a slot that is lost or was moved. Default: RepairLost.
 	Repair RepairPolicy
 
-	// Outbox configures publishing: Publisher, Workers, Retry, Breaker, Retention, Observer and all
-	// others, except for Repository, RelayedByLog and Wake, which are set here. ColdEvents and
-	// ColdBytes bound the events that are being published.
+	// Outbox configures publishing: Publisher, Relay, Observer and all others, except for
+	// Repository, RelayedByLog and Wake, which are set here. ColdEvents and ColdBytes of Relay
+	// bound the events that are being published. Default of Relay: relay.Config{}.
 	Outbox core.Config
 
 	// Window and WindowBytes bound the events between the one that was read last and the first one
@@ -69,7 +70,7 @@ type Config struct {
 //
 // A repair makes the slot again and publishes, from the table, every event that committed since the
 // last checkpoint of the relay, some ten seconds before the slot was lost. Nothing is lost as long
-// as the rows are still in the table, see core.Retention.Keep. Some events are published again.
+// as the rows are still in the table, see Keep of relay.Retention. Some events are published again.
 type RepairPolicy uint8
 
 const (
@@ -95,6 +96,9 @@ func (c *Config) setDefaults() {
 	c.ConfirmEvents = cmp.Or(c.ConfirmEvents, 1000)
 	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, 10*time.Second)
 	c.Outbox.Logger = cmp.Or(c.Outbox.Logger, core.DefaultLogger())
+	if c.Outbox.Relay == nil {
+		c.Outbox.Relay = relay.Config{}
+	}
 }
 
 // leastConns are what a repair needs: the lock, the rows, and two for statements.
@@ -105,43 +109,53 @@ var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 // validate reports every problem of a configuration that has its defaults.
 func (c *Config) validate() error {
 	var problems []error
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if c.Pool == nil {
-		bad("Pool is nil")
-	} else if n := c.Pool.Config().MaxConns; n < leastConns {
-		bad("Pool has at most %d connections, and needs %d", n, leastConns)
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
 	}
-	if !slotName.MatchString(c.Slot) {
-		bad("Slot is %q: use lower-case letters, digits and underscores, at most 63", c.Slot)
+	bad(c.Pool == nil, "Pool is nil")
+	if c.Pool != nil {
+		n := c.Pool.Config().MaxConns
+		bad(n < leastConns, "Pool has at most %d connections, and needs %d", n, leastConns)
 	}
-	if len(c.Publication) > 63 {
-		bad("Publication has %d bytes, more than 63", len(c.Publication))
-	}
-	if c.Repair > RepairAlways {
-		bad("Repair is %d, which is no RepairPolicy", c.Repair)
-	}
-	if c.Window < 1 || c.WindowBytes < 1 {
-		bad("Window and WindowBytes are %d and %d, not positive", c.Window, c.WindowBytes)
-	}
-	if c.ConfirmEvery < 0 || c.ConfirmEvents < 0 || c.CheckpointEvery < 0 {
-		bad("ConfirmEvery, ConfirmEvents and CheckpointEvery are %s, %d and %s, and one is negative", c.ConfirmEvery,
-			c.ConfirmEvents, c.CheckpointEvery)
-	}
+	bad(!slotName.MatchString(c.Slot), "Slot is %q: use lower-case letters, digits and underscores, at most 63", c.Slot)
+	bad(len(c.Publication) > 63, "Publication has %d bytes, more than 63", len(c.Publication))
+	bad(c.Repair > RepairAlways, "Repair is %d, which is no RepairPolicy", c.Repair)
+	bad(c.Window < 1 || c.WindowBytes < 1,
+		"Window and WindowBytes are %d and %d, not positive", c.Window, c.WindowBytes)
+	bad(c.ConfirmEvery < 0 || c.ConfirmEvents < 0 || c.CheckpointEvery < 0,
+		"ConfirmEvery, ConfirmEvents and CheckpointEvery are %s, %d and %s, and one is negative", c.ConfirmEvery,
+		c.ConfirmEvents, c.CheckpointEvery)
 	o := &c.Outbox
-	if o.Repository != nil {
-		bad("Outbox.Repository is set: leave it out, it is made of Pool and Tables")
-	}
-	if o.RelayedByLog {
-		bad("Outbox.RelayedByLog is set: it is for the processes that insert the events")
-	}
-	if o.Publisher == nil {
-		bad("Outbox.Publisher is nil")
-	}
-	if o.Wake.Listen != nil || o.Wake.Notify != nil || o.Wake.Disable {
-		bad("Outbox.Wake is set: leave it out, the log wakes the relay")
-	}
+	bad(o.Repository != nil, "Outbox.Repository is set: leave it out, it is made of Pool and Tables")
+	bad(o.RelayedByLog, "Outbox.RelayedByLog is set: it is for the processes that insert the events")
+	bad(o.Publisher == nil, "Outbox.Publisher is nil")
+	bad(o.Wake.Listen != nil || o.Wake.Notify != nil || o.Wake.Disable,
+		"Outbox.Wake is set: leave it out, the log wakes the relay")
 	if len(problems) > 0 {
-		return fmt.Errorf("%w: %w", ErrConfig, errors.Join(problems...))
+		return fmt.Errorf("%w: %w", errConfig, errors.Join(problems...))
 	}
 	return nil
 }
+
+// Errors that New, Setup, Run and Status wrap.
+var (
+	// errConfig: a field of Config is missing or wrong. The error names all of them.
+	errConfig = errors.New("walrelay: wrong configuration")
+	// errServer: PostgreSQL or its role cannot be used as they are: wal_level, a missing right, a
+	// version that is too old, an address that is no PostgreSQL. The error says what to change.
+	errServer = errors.New("walrelay: the server cannot be read")
+	// ErrNotSetUp: the publication, the slot or the table of the slot is missing, and Config.Create
+	// is not set. Call Setup.
+	ErrNotSetUp = errors.New("walrelay: not set up")
+	// ErrSlotTaken: the slot belongs to something else: another plugin, another database, a
+	// physical slot, a publication of other rows.
+	ErrSlotTaken = errors.New("walrelay: the slot or the publication is not ours")
+	// ErrSlotLost: the server has removed log that was not read, or the slot is gone, and
+	// Config.Repair does not allow a repair.
+	ErrSlotLost = errors.New("walrelay: the slot is lost")
+	// ErrSlotMoved: the slot is not where this relay left it: somebody else has read or made it, or
+	// the database is a copy. Config.Repair says what to do.
+	ErrSlotMoved = errors.New("walrelay: the slot was moved by somebody else")
+)

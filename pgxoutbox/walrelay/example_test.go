@@ -71,7 +71,7 @@ func ExampleRelay_Status() {
 	}
 }
 
-// Metrics ask a relay for this: metrics.WatchLog(relay), with promoutbox or oteloutbox.
+// Metrics ask a relay for this: metrics.WatchLog(relay.LogBacklog), with promoutbox or oteloutbox.
 func ExampleRelay_LogBacklog() {
 	relay, err := walrelay.New(config())
 	if err != nil {

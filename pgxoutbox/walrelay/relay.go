@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,7 +50,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	tables, err := pgxoutbox.NewRepository(cfg.Pool, cfg.Tables)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	r := &Relay{cfg: cfg, db: newDatabase(cfg.Pool, cfg.Tables.Schema, cfg.Tables.Prefix)}
 	r.repo = &repository{Repository: tables, skipDead: cfg.Outbox.DeadPolicy == core.SkipDead}
@@ -57,7 +59,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	cfg.Outbox.Repository = r.repo
 	if r.outbox, err = core.New(cfg.Outbox); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	r.log = cfg.Outbox.Logger.With("component", "walrelay", "slot", cfg.Slot)
 	host, _ := os.Hostname()
@@ -82,9 +84,9 @@ const (
 // far it is, and returns nil. That takes at most Outbox.ShutdownTimeout and a few seconds.
 //
 // While another process reads the slot, Run stands by and publishes nothing. It waits while the
-// database is away. It returns an error for what a person has to change: it wraps ErrServer,
-// ErrNotSetUp, ErrSlotTaken, ErrSlotLost or ErrSlotMoved, core.ErrNoTables, core.ErrRunning if it
-// runs already, or core.ErrShutdownTimeout. Run also logs the error that it returns.
+// database is away. It returns an error for what a person has to change: it wraps ErrNotSetUp,
+// ErrSlotTaken, ErrSlotLost or ErrSlotMoved, core.ErrNoTables, core.ErrRunning if it runs already,
+// or core.ErrShutdownTimeout. Run also logs the error that it returns.
 func (r *Relay) Run(ctx context.Context) (err error) {
 	if !r.running.CompareAndSwap(false, true) {
 		return core.ErrRunning
@@ -92,7 +94,7 @@ func (r *Relay) Run(ctx context.Context) (err error) {
 	defer r.running.Store(false)
 	defer func() {
 		if err != nil {
-			r.log.ErrorContext(ctx, "outbox: the log is not relayed any more", "err", err)
+			r.log.ErrorContext(ctx, "outbox: the log is not relayed any more", "error", err)
 		}
 	}()
 	failures, standing := 0, false
@@ -122,7 +124,8 @@ func (r *Relay) Run(ctx context.Context) (err error) {
 		failures++
 		wait := min(leastPause<<min(failures-1, 10), mostPause)
 		wait = time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // it spreads retries
-		r.log.WarnContext(ctx, "outbox: the log cannot be read now", "failures", failures, "next_try", wait, "err", err)
+		r.log.WarnContext(ctx, "outbox: the log cannot be read now", "failures", failures, "next_try", wait,
+			"error", err)
 		sleep(ctx, wait)
 	}
 	return nil
@@ -134,7 +137,7 @@ var errStandBy = errors.New("walrelay: another process has the slot")
 // isFinal reports whether an error does not go away by itself.
 func isFinal(err error) bool {
 	for _, final := range []error{
-		ErrConfig, ErrServer, ErrNotSetUp, ErrSlotTaken, ErrSlotLost, ErrSlotMoved, errColumns, errUnreadable,
+		errConfig, errServer, ErrNotSetUp, ErrSlotTaken, ErrSlotLost, ErrSlotMoved, errColumns, errUnreadable,
 		core.ErrNoTables,
 		core.ErrRunning, core.ErrShutdownTimeout,
 	} {
@@ -350,4 +353,44 @@ func (s *session) begin(ctx context.Context, b *bookmark, start pglogrepl.LSN) e
 	s.window.start(start, b.spilled)
 	s.window.spill(keys)
 	return nil
+}
+
+const (
+	registerEvery = 12 * time.Hour
+	registerPause = time.Minute // after one that failed
+)
+
+// program is the path of the main package. It is empty if the program does not know it, as with
+// `go run file.go`.
+var program = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Path == "command-line-arguments" {
+		return ""
+	}
+	return info.Path
+})
+
+// register writes, when Run begins and twice a day, that this program reads the slot or stands by for
+// it, and tells of other programs that have done so within a week. It is only for the warning: while
+// it fails, as without the column, nothing is told.
+func (r *Relay) register(ctx context.Context) {
+	if program() == "" || time.Now().Before(r.registered) {
+		return
+	}
+	var others string
+	found, err := r.db.row(ctx, `UPDATE {log} SET programs = programs || jsonb_build_object($2::text, clock_timestamp())
+WHERE slot = $1::text RETURNING (SELECT COALESCE(string_agg(key, ' and ' ORDER BY key), '')
+  FROM jsonb_each_text(programs) WHERE key <> $2::text AND value::timestamptz > clock_timestamp() - interval '7 days')`,
+		[]any{r.cfg.Slot, program()}, &others)
+	if err != nil || !found {
+		r.registered = time.Now().Add(registerPause)
+		return
+	}
+	r.registered = time.Now().Add(registerEvery)
+	if others == "" || others == r.others {
+		return
+	}
+	r.others = others
+	r.log.WarnContext(ctx, "outbox: another program reads the same slot: each event is published by one of the two, "+
+		"with its publisher; give one of them another slot and outbox", "program", program(), "other_program", others)
 }

@@ -49,10 +49,10 @@ type source struct {
 
 var (
 	_ core.Repository = (*repository)(nil)
-	_ core.Listener   = (*repository)(nil)
+	_ core.Waker      = (*repository)(nil)
 )
 
-// Listen implements core.Listener: the window wakes the poller.
+// Listen implements core.Waker: the window wakes the poller.
 func (r *repository) Listen(ctx context.Context, wake func()) error {
 	s := r.source.Load()
 	if s == nil {
@@ -68,7 +68,7 @@ func (r *repository) Listen(ctx context.Context, wake func()) error {
 	}
 }
 
-// Notify implements core.Notifier: nobody publishes through this outbox.
+// Notify implements core.Waker: nobody publishes through this outbox.
 func (r *repository) Notify(context.Context) error { return errors.ErrUnsupported }
 
 // hurry makes the next claims ask the table.

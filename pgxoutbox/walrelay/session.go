@@ -3,6 +3,7 @@ package walrelay
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -123,7 +124,7 @@ func (s *session) askTable(ctx context.Context, of *source) error {
 				level = slog.LevelDebug // the log has a commit a moment before other transactions see its rows
 			}
 			s.log.Log(ctx, level, "outbox: events cannot be put into the table", "failures", failures,
-				"next_try", wait, "err", err)
+				"next_try", wait, "error", err)
 			sleep(ctx, wait)
 			continue
 		case spilled:
@@ -138,5 +139,108 @@ func (s *session) askTable(ctx context.Context, of *source) error {
 		case <-s.window.signals.work:
 		case <-ticker.C:
 		}
+	}
+}
+
+// signals wake the goroutines that wait for the window. A signal that nobody has taken yet stands
+// for all later ones of its kind. The zero value wakes nobody; under the mutex of window, except
+// for receiving from the channels.
+type signals struct {
+	room  chan struct{} // there is room again
+	work  chan struct{} // there is something to ask the table
+	ready chan struct{} // there is something to claim
+
+	entering bool // an event of the log is being entered, and more may be at hand
+	unsaid   int  // events that were entered since ready was signalled
+}
+
+func newSignals() signals {
+	return signals{room: make(chan struct{}, 1), work: make(chan struct{}, 1), ready: make(chan struct{}, 1)}
+}
+
+// mostUnsaid is how many events are entered before the relay hears of them, while more are at hand.
+const mostUnsaid = 64
+
+// claimable wakes the relay, because there is something to claim. While the reader enters events of
+// the log, it wakes the relay only if there are many; flush does it for the rest.
+func (s *signals) claimable() {
+	if s.entering {
+		if s.unsaid++; s.unsaid < mostUnsaid {
+			return
+		}
+	}
+	s.unsaid = 0
+	signal(s.ready)
+}
+
+// flush wakes the relay if it has not heard of all events.
+func (s *signals) flush() {
+	if s.unsaid > 0 {
+		s.unsaid = 0
+		signal(s.ready)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// gatherer reads ahead from the server. The server sends each message by itself, and a reader that
+// is faster would be woken for each of them, three times an event. So while messages come one after
+// the other it waits a moment, and then reads many at once. A message that comes alone does not
+// wait.
+type gatherer struct {
+	from    io.Reader
+	buf     []byte
+	at, end int
+	idle    func() // called before it may wait for the server; may be nil
+
+	since time.Time // when the count of reads began
+	reads int       // how many reads waited for the server
+}
+
+const (
+	gatherBuffer = 128 << 10
+	gatherSpan   = 4 * time.Millisecond
+	gatherReads  = 24      // reads in a span, those of eight transactions with one event
+	gatherMuch   = 2 << 10 // bytes that count as one more read
+	gatherPause  = time.Millisecond
+)
+
+func newGatherer(from io.Reader) *gatherer {
+	return &gatherer{from: from, buf: make([]byte, gatherBuffer)}
+}
+
+// Read implements io.Reader.
+func (g *gatherer) Read(p []byte) (n int, err error) {
+	if g.at == g.end {
+		if g.idle != nil {
+			g.idle()
+		}
+		g.pause(time.Now())
+		if len(p) >= len(g.buf) {
+			return g.from.Read(p)
+		}
+		g.at = 0
+		if g.end, err = g.from.Read(g.buf); g.end == 0 {
+			return 0, err
+		} // an error beside bytes comes again with the next read
+		g.reads += g.end / gatherMuch
+	}
+	n = copy(p, g.buf[g.at:g.end])
+	g.at += n
+	return n, nil
+}
+
+// pause waits while the server sends much.
+func (g *gatherer) pause(now time.Time) {
+	if now.Sub(g.since) >= gatherSpan {
+		g.since, g.reads = now, 0
+	}
+	if g.reads++; g.reads > gatherReads {
+		time.Sleep(gatherPause)
 	}
 }

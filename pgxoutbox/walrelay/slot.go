@@ -66,12 +66,12 @@ func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, e
 func replicationError(err error) error {
 	switch sqlState(err) {
 	case stateNoRight:
-		return fmt.Errorf("%w: the role has no right to read the log: ALTER ROLE ... REPLICATION: %w", ErrServer, err)
+		return fmt.Errorf("%w: the role has no right to read the log: ALTER ROLE ... REPLICATION: %w", errServer, err)
 	case "08P01":
 		return fmt.Errorf("%w: the address is that of a pooler, which is no way to the log: set Config.Replication to "+
-			"PostgreSQL itself: %w", ErrServer, err)
+			"PostgreSQL itself: %w", errServer, err)
 	case stateNoLogin:
-		return fmt.Errorf("%w: pg_hba.conf lets the role in only for other uses: %w", ErrServer, err)
+		return fmt.Errorf("%w: pg_hba.conf lets the role in only for other uses: %w", errServer, err)
 	}
 	return err
 }
@@ -104,9 +104,9 @@ func (r *Relay) createSlot(ctx context.Context, conn *pgconn.PgConn, export stri
 	if err != nil {
 		switch sqlState(err) {
 		case stateNotUsable, "53400":
-			err = fmt.Errorf("%w: cannot make the slot: %w", ErrServer, err)
+			err = fmt.Errorf("%w: cannot make the slot: %w", errServer, err)
 		case stateUnknownOption:
-			err = fmt.Errorf("%w: Config.Failover needs PostgreSQL 17: %w", ErrServer, err)
+			err = fmt.Errorf("%w: Config.Failover needs PostgreSQL 17: %w", errServer, err)
 		}
 		return 0, "", err
 	}
@@ -123,13 +123,13 @@ func (r *Relay) checkServer(ctx context.Context) error {
 		return err
 	}
 	if version < leastVersion {
-		return fmt.Errorf("%w: PostgreSQL %d is older than 15", ErrServer, version/10000)
+		return fmt.Errorf("%w: PostgreSQL %d is older than 15", errServer, version/10000)
 	}
 	if level != "logical" {
-		return fmt.Errorf("%w: wal_level is %s: set wal_level = logical and restart it", ErrServer, level)
+		return fmt.Errorf("%w: wal_level is %s: set wal_level = logical and restart it", errServer, level)
 	}
 	if r.cfg.Failover && version < 170000 {
-		return fmt.Errorf("%w: Config.Failover needs PostgreSQL 17 or newer, and this is %d", ErrServer, version/10000)
+		return fmt.Errorf("%w: Config.Failover needs PostgreSQL 17 or newer, and this is %d", errServer, version/10000)
 	}
 	return nil
 }

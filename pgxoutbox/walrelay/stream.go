@@ -29,7 +29,7 @@ func (s *session) read(ctx context.Context) error {
 		if time.Since(began) > mostPause {
 			failures = 0
 		}
-		s.log.WarnContext(ctx, "outbox: the connection to the log is lost", "err", err)
+		s.log.WarnContext(ctx, "outbox: the connection to the log is lost", "error", err)
 		for {
 			failures++
 			sleep(ctx, min(leastPause<<min(failures-1, 10), mostPause))
@@ -44,7 +44,7 @@ func (s *session) read(ctx context.Context) error {
 				return err
 			}
 			if failures == 3 {
-				s.log.WarnContext(ctx, "outbox: the log cannot be read now", "failures", failures, "err", err)
+				s.log.WarnContext(ctx, "outbox: the log cannot be read now", "failures", failures, "error", err)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package walrelay
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -248,3 +249,91 @@ func (w *window) shut() {
 	w.closed = true
 	w.reading.lost()
 }
+
+// capacity is how much the window has, and how much it may have. It is full when one of the two
+// limits is reached, and may be over maxBytes by one event. The zero value is full; under the mutex
+// of window.
+type capacity struct {
+	maxEvents int
+	maxBytes  int64
+	events    int // that are not confirmed
+	bytes     int64
+	fullSince time.Time // zero: the reader has found room
+}
+
+func (c *capacity) full() bool { return c.events >= c.maxEvents || c.bytes >= c.maxBytes }
+
+// look reports whether there is room at now. It notes since when there is none.
+func (c *capacity) look(now time.Time) bool {
+	if !c.full() {
+		c.fullSince = time.Time{}
+		return true
+	}
+	if c.fullSince.IsZero() {
+		c.fullSince = now
+	}
+	return false
+}
+
+// stalled reports whether there has been no room for limit. It does so once in that time.
+func (c *capacity) stalled(now time.Time, limit time.Duration) bool {
+	if !c.full() || c.fullSince.IsZero() || now.Sub(c.fullSince) < limit {
+		return false
+	}
+	c.fullSince = now
+	return true
+}
+
+// enter counts an event of size bytes.
+func (c *capacity) enter(size int64) {
+	c.events++
+	c.bytes += size
+}
+
+// free takes back the bytes of an event that is answered. The event counts until it leaves.
+func (c *capacity) free(size int64) { c.bytes -= size }
+
+// leave takes back events that no longer hold a position back.
+func (c *capacity) leave(events int) { c.events -= events }
+
+// position is the place of an event in the log: the commit of its transaction, and its number in
+// it.
+type position struct {
+	commit pglogrepl.LSN
+	n      int
+}
+
+// reading is how far the log was read. It only goes on: a connection that begins earlier brings
+// again what was read before. The zero value has read nothing; under the mutex of window.
+type reading struct {
+	last position // the last event that was read
+	inTx bool     // the rest of a transaction is still to come
+}
+
+// begin says that the transaction begins which commits at commit.
+func (r *reading) begin(commit pglogrepl.LSN) {
+	r.inTx = true
+	if commit > r.last.commit {
+		r.last = position{commit: commit}
+	}
+}
+
+// next reports whether the event at a position is the next one. Otherwise it was read before.
+func (r *reading) next(at position) bool {
+	if at.commit < r.last.commit || at.commit == r.last.commit && at.n <= r.last.n {
+		return false
+	}
+	r.last = at
+	return true
+}
+
+// end says that all events of the transaction were read.
+func (r *reading) end(commit pglogrepl.LSN) {
+	r.inTx = false
+	if commit >= r.last.commit {
+		r.last = position{commit: commit, n: math.MaxInt}
+	}
+}
+
+// lost says that the connection is lost, in the middle of a transaction perhaps.
+func (r *reading) lost() { r.inTx = false }

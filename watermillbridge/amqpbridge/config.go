@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
@@ -12,11 +13,12 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
-// ErrUnsafeConfig: Config.AMQP has settings that lose messages or hide errors. The error names each
+// errUnsafeConfig: Config.AMQP has settings that lose messages or hide errors. The error names each
 // setting with the reason and the remedy.
-var ErrUnsafeConfig = errors.New("amqpbridge: unsafe AMQP configuration")
+var errUnsafeConfig = errors.New("amqpbridge: unsafe AMQP configuration")
 
 // Config configures a Publisher. Only AMQP is required.
 type Config struct {
@@ -25,12 +27,12 @@ type Config struct {
 	// QueueConfig, PubSubConfig and TopicConfig. Publish.ConfirmDelivery and Publish.Mandatory are
 	// always on. Connection.Reconnect is not used.
 	AMQP amqp.Config
-	// Channels is how many messages can wait for their confirm at once; core.Config.Workers is a
+	// Channels is how many messages can wait for their confirm at once; relay.Config.Workers is a
 	// good value. Default: AMQP.Publish.ChannelPoolSize, else 32.
 	Channels int
 	// ConnectTimeout bounds connecting, handshake included, unless AMQP.Connection.AmqpConfig has a
 	// Dial function, as it has for several servers, where 4 s bound it. It must be shorter than
-	// core.Config.PublishTimeout, or its errors come too late to be told. Default: 4 s.
+	// relay.Config.PublishTimeout, or its errors come too late to be told. Default: 4 s.
 	ConnectTimeout time.Duration
 	// DeclareQueues declares and binds the queue of a topic as a subscriber with the same
 	// configuration would. It does so before the topic's first message, so that messages can be
@@ -68,10 +70,10 @@ type Config struct {
 // subscribers share the messages. For quorum queues, which survive the loss of a server, also set
 // Queue.Arguments = amqp091.Table{"x-queue-type": "quorum"}.
 //
-// uri may have the servers of a cluster: amqp://user:password@rabbit-1:5672,rabbit-2:5672/. Publishers
-// and subscribers then connect to the first that answers, by the Dial function of
-// Connection.AmqpConfig. Keep that function when you change AmqpConfig. With amqps the certificate of
-// each server must have the name of the first one, or TLSClientConfig.ServerName in AmqpConfig.
+// uri may have the servers of a cluster: amqp://user:password@rabbit-1:5672,rabbit-2:5672/.
+// Publishers and subscribers then connect to the first that answers, by the Dial function of
+// Connection.AmqpConfig. Keep that function when you change AmqpConfig. With amqps the certificate
+// of each server must have the name of the first one, or TLSClientConfig.ServerName in AmqpConfig.
 func QueueConfig(uri string) amqp.Config {
 	return safe(amqp.NewDurableQueueConfig(uri))
 }
@@ -107,11 +109,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("amqpbridge: Config.AMQP: %w", err)
 	}
 	if _, err := amqp091.ParseURI(c.AMQP.Connection.AmqpURI); err != nil {
-		// The text of err has the URI, and so the password.
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err
-		}
-		return fmt.Errorf("amqpbridge: Config.AMQP.Connection.AmqpURI: %w", err)
+		return fmt.Errorf("amqpbridge: Config.AMQP.Connection.AmqpURI: %w", link.ParseError(err))
 	}
 	if c.AMQP.TopologyBuilder == nil {
 		return errors.New("amqpbridge: Config.AMQP.TopologyBuilder is missing: use &amqp.DefaultTopologyBuilder{}")
@@ -133,18 +131,20 @@ func (c *Config) validate() error {
 	}
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 4*time.Second)
 	if err := errors.Join(c.unsafeSettings()...); err != nil {
-		return fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
+		return fmt.Errorf("%w:\n%w", errUnsafeConfig, err)
 	}
 	return nil
 }
 
+// server is where the URI points to: the first of several servers.
+func (c *Config) server() string {
+	u, _ := amqp091.ParseURI(c.AMQP.Connection.AmqpURI) // validate has done it
+	return net.JoinHostPort(u.Host, strconv.Itoa(u.Port))
+}
+
 // unsafeSettings returns every problem of c.AMQP.
-func (c *Config) unsafeSettings() (problems []error) {
-	refuse := func(bad bool, text string) {
-		if bad {
-			problems = append(problems, errors.New(text))
-		}
-	}
+func (c *Config) unsafeSettings() (problems link.Problems) {
+	refuse := problems.Add
 	a := &c.AMQP
 	refuse(a.Publish.Transactional, "Publish.Transactional is true: confirms do the same, faster, and Watermill's "+
 		"transactions hide errors; set false")

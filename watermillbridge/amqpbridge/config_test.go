@@ -117,6 +117,9 @@ func TestBadInputIsRefused(t *testing.T) {
 		"unparseable URI": {config(func(c *amqpbridge.Config) {
 			c.AMQP.Connection.AmqpURI = "amqp://guest:s3cret@x\x7f"
 		}), "AmqpURI"},
+		"a slash in the password": {config(func(c *amqpbridge.Config) {
+			c.AMQP.Connection.AmqpURI = "amqp://guest:s3cret/s3cret@x"
+		}), "invalid port"},
 		"no builder":    {config(func(c *amqpbridge.Config) { c.AMQP.TopologyBuilder = nil }), "TopologyBuilder"},
 		"no queue name": {config(func(c *amqpbridge.Config) { c.DeclareQueues = true }), "GenerateName"},
 		"channels":      {config(func(c *amqpbridge.Config) { c.Channels = -1 }), "Channels"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // connection is a connection with its channels and declared topics. It is replaced as a whole when
@@ -22,12 +24,13 @@ type connection struct {
 	conn  *amqp091.Connection
 	slots chan struct{} // held by channels in use; its capacity is Config.Channels
 
-	mu       sync.Mutex
-	idle     []*channel
-	declared map[string]bool    // topics
-	blocked  string             // the broker's reason; empty if it takes messages
-	alarm    chan struct{}      // closed while blocked
-	unheard  map[string]*answer // by row; to messages that were given up because of an alarm
+	declared sync.Map // topics
+
+	mu      sync.Mutex
+	idle    []*channel
+	blocked string             // the broker's reason; empty if it takes messages
+	alarm   chan struct{}      // closed while blocked
+	unheard map[string]*answer // by row; to messages that were given up because of an alarm
 }
 
 // channel is a channel in confirm mode. One message at a time is published on it, so every answer
@@ -57,14 +60,19 @@ func connect(cfg *Config) (*connection, error) {
 		ac.Properties = amqp091.NewConnectionProperties()
 		ac.Properties.SetClientConnectionName("ormoutbox")
 	}
+	wire, server := link.Wire{Dialer: ac.Dial}, "" // the server of several that has answered
+	ac.Dial = func(network, address string) (net.Conn, error) {
+		conn, err := wire.Dial(network, address)
+		if err == nil {
+			server = conn.RemoteAddr().String() + ": "
+		}
+		return conn, err
+	}
 	conn, err := amqp091.DialConfig(cfg.AMQP.Connection.AmqpURI, ac)
 	if err != nil {
-		return nil, marked("connect", mayWantTLS(cfg.AMQP.Connection.AmqpURI, err))
+		return nil, fmt.Errorf("%s%w", server, mayWantTLS(cfg.AMQP.Connection.AmqpURI, err))
 	}
-	c := &connection{
-		conn: conn, slots: make(chan struct{}, cfg.Channels), declared: map[string]bool{},
-		alarm: make(chan struct{}),
-	}
+	c := &connection{conn: conn, slots: make(chan struct{}, cfg.Channels), alarm: make(chan struct{})}
 	go c.watch(conn.NotifyBlocked(make(chan amqp091.Blocking, 1)))
 	return c, nil
 }
@@ -260,20 +268,4 @@ func (c *connection) release(ch *channel) {
 		c.mu.Unlock()
 	}
 	<-c.slots
-}
-
-func (c *connection) isDeclared(topic string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.declared[topic]
-}
-
-func (c *connection) setDeclared(topic string, declared bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if declared {
-		c.declared[topic] = true
-	} else {
-		delete(c.declared, topic)
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
@@ -87,7 +88,7 @@ func TestAnAlarmCostsNoCopy(t *testing.T) {
 				<-confirm
 				return nil
 			})
-		})})
+		}), Relay: relay.Config{}})
 		if err := publish(t.Context(), ob, 10); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 func ExampleNewPublisher() {
 	publisher, err := amqpbridge.NewPublisher(amqpbridge.Config{
 		AMQP:     amqpbridge.PubSubConfig("amqp://guest:guest@localhost:5672/", nil),
-		Channels: 64, // the same as core.Config.Workers
+		Channels: 64, // the same as relay.Config.Workers
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -3,7 +3,6 @@ package amqpbridge
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -27,32 +26,18 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	cfg.Bridge.Logger = cmp.Or(cfg.Bridge.Logger, core.DefaultLogger())
 	p := &publisher{cfg: cfg, logger: watermill.NewSlogLogger(cfg.Bridge.Logger)}
 	p.link = link.Link[*connection]{
-		Bridge: "amqpbridge", Logger: cfg.Bridge.Logger,
+		Bridge: "amqpbridge", Address: cfg.server(), Logger: cfg.Bridge.Logger,
 		Dial:   func() (*connection, error) { return connect(&p.cfg) },
 		Broken: func(c *connection) bool { return c.conn.IsClosed() },
 		HangUp: func(c *connection) error { return c.close(p.cfg.ConnectTimeout) },
 	}
-	mapper, err := cfg.Bridge.CloudEvents.For(cloudevents.AMQP, cloudevents.AMQPUnderscore)
+	var err error
+	cfg.Bridge.CloudEvents, err = cfg.Bridge.CloudEvents.For(cloudevents.AMQP, cloudevents.AMQPUnderscore)
 	if err != nil {
 		return nil, fmt.Errorf("amqpbridge: Config.Bridge.CloudEvents: %w", err)
 	}
-	cfg.Bridge.CloudEvents = mapper
-	switch {
-	case cfg.Bridge.CheckSize != nil:
-	case cfg.Bridge.Marshal == nil:
-		cfg.Bridge.CheckSize = checkSize(cfg.MaxMessageBytes, cfg.Bridge.CloudEvents)
-	// The size of its messages is not known, but most messages contain the payload.
-	case cfg.Bridge.MaxPayload == 0:
-		cfg.Bridge.MaxPayload = cfg.MaxMessageBytes
-	}
-	if cfg.Decorate == nil {
-		return watermillbridge.NewPublisher(p, cfg.Bridge)
-	}
-	decorated := cfg.Decorate(p)
-	if decorated == nil {
-		return nil, errors.New("amqpbridge: Config.Decorate returned nil")
-	}
-	return watermillbridge.NewPublisher(decorated, cfg.Bridge)
+	link.Bound(&cfg.Bridge, cfg.MaxMessageBytes, checkSize(cfg.MaxMessageBytes, cfg.Bridge.CloudEvents))
+	return link.NewPublisher("amqpbridge", p, cfg.Bridge, cfg.Decorate, nil, nil)
 }
 
 // checkSize returns the watermillbridge.Config.CheckSize for a broker that takes bodies of at most
@@ -85,12 +70,7 @@ type publisher struct {
 
 // Publish implements message.Publisher.
 func (p *publisher) Publish(topic string, msgs ...*message.Message) error {
-	for _, msg := range msgs {
-		if err := p.publish(topic, msg); err != nil {
-			return err
-		}
-	}
-	return nil
+	return link.Each(topic, msgs, p.publish)
 }
 
 func (p *publisher) publish(topic string, msg *message.Message) error {
@@ -151,7 +131,7 @@ func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool
 		select {
 		case r, ok := <-ch.returns:
 			if ok && p.cfg.DeclareQueues { // the queue or its binding was deleted
-				c.setDeclared(topic, false)
+				c.declared.Delete(topic)
 				return core.Unavailable(fmt.Errorf("the queue is declared again with the next message: %w",
 					unroutable(r)))
 			}
@@ -171,7 +151,7 @@ func (p *publisher) outcome(c *connection, ch *channel, topic string, acked bool
 		if ok && e != nil {
 			err = e
 			if e.Code == amqp091.NotFound { // the exchange was deleted
-				c.setDeclared(topic, false)
+				c.declared.Delete(topic)
 			}
 		}
 	default:
@@ -188,23 +168,14 @@ func (p *publisher) marshal(msg *message.Message) (amqp091.Publishing, error) {
 		return publishing, err
 	}
 	publishing.DeliveryMode = amqp091.Persistent
-	publishing.MessageId = cmp.Or(publishing.MessageId, messageID(msg))
+	publishing.MessageId = cmp.Or(publishing.MessageId, msg.Metadata[core.HeaderRowID], msg.UUID)
 	publishing.ContentType = cmp.Or(publishing.ContentType, msg.Metadata[core.HeaderContentType])
 	return publishing, nil
 }
 
-// messageID returns the id for a broker that deduplicates: the row id, because one event may go to
-// several destinations.
-func messageID(msg *message.Message) string {
-	if row := msg.Metadata[core.HeaderRowID]; row != "" {
-		return row
-	}
-	return msg.UUID
-}
-
 // declare declares the topic's exchange, and its queue if configured, once per connection.
 func (p *publisher) declare(c *connection, ch *channel, topic, exchange string) error {
-	if c.isDeclared(topic) {
+	if _, declared := c.declared.Load(topic); declared {
 		return nil
 	}
 	var err error
@@ -224,9 +195,12 @@ func (p *publisher) declare(c *connection, ch *channel, topic, exchange string) 
 	if err != nil {
 		return marked(fmt.Sprintf("declare the topology of topic %q", topic), err)
 	}
-	c.setDeclared(topic, true)
+	c.declared.Store(topic, true)
 	return nil
 }
+
+// WaitsFor returns what a publish waits for that has no answer.
+func (p *publisher) WaitsFor() error { return p.link.WaitsFor() }
 
 // Close implements message.Publisher.
 func (p *publisher) Close() error { return p.link.Close() }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // A topic whose messages are refused pauses for longer each time, until a message is taken.
@@ -54,21 +55,24 @@ func TestARelayKeepsThePause(t *testing.T) {
 		var unsent, nacks int
 		var took time.Duration
 		full := time.Now().Add(10 * time.Minute)
-		ob := outboxtest.NewOutbox(t, core.Config{Workers: 1, Publisher: core.PublisherFunc(func(_ context.Context,
-			d core.Delivery,
-		) error {
-			if err := r.err(d.Topic); err != nil {
-				unsent++
-				return err
-			}
-			if time.Now().Before(full) {
-				nacks++
-				return r.nack(d.Topic)
-			}
-			r.ack(d.Topic)
-			took = time.Since(full)
-			return nil
-		})})
+		ob := outboxtest.NewOutbox(
+			t,
+			core.Config{Relay: relay.Config{Workers: 1}, Publisher: core.PublisherFunc(func(_ context.Context,
+				d core.Delivery,
+			) error {
+				if err := r.err(d.Topic); err != nil {
+					unsent++
+					return err
+				}
+				if time.Now().Before(full) {
+					nacks++
+					return r.nack(d.Topic)
+				}
+				r.ack(d.Topic)
+				took = time.Since(full)
+				return nil
+			})},
+		)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- ob.Run(ctx) }()

@@ -39,10 +39,8 @@ func connectionTo(uri string) amqp.ConnectionConfig {
 		s.addresses = append(s.addresses, net.JoinHostPort(one.Host, strconv.Itoa(one.Port)))
 	}
 	return amqp.ConnectionConfig{
-		AmqpURI: before + hosts[0] + after,
-		AmqpConfig: &amqp091.Config{
-			Locale: "en_US", Heartbeat: heartbeat, Dial: s.dial,
-		},
+		AmqpURI:    before + hosts[0] + after,
+		AmqpConfig: &amqp091.Config{Locale: "en_US", Heartbeat: heartbeat, Dial: s.dial},
 	}
 }
 

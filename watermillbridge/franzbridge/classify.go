@@ -12,12 +12,12 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// ErrNoAnswer: the context ended before Kafka has answered. The broker may or may not have the
+// errNoAnswer: the context ended before Kafka has answered. The broker may or may not have the
 // message. The event is published again.
-var ErrNoAnswer = errors.New("franzbridge: Kafka has not answered, the outcome is unknown")
+var errNoAnswer = errors.New("franzbridge: Kafka has not answered, the outcome is unknown")
 
-// ErrClosed: an event came after Close. Its class is Unavailable: the event stays in the outbox.
-var ErrClosed = errors.New("franzbridge: publisher is closed")
+// errClosed: an event came after Close. Its class is Unavailable: the event stays in the outbox.
+var errClosed = errors.New("franzbridge: publisher is closed")
 
 // mark returns err marked with its class. answers says that the topic has acknowledged another
 // message meanwhile. An error whose meaning is not known comes back unmarked, for the relay to
@@ -26,7 +26,7 @@ func mark(err error, answers bool) error {
 	switch {
 	case isContext(err), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries),
 		errors.Is(err, kgo.ErrAborting):
-		if err = fmt.Errorf("%w: %w", ErrNoAnswer, err); answers {
+		if err = fmt.Errorf("%w: %w", errNoAnswer, err); answers {
 			return core.UnavailableForKey(err) // its partition alone
 		}
 		return core.Unavailable(err)

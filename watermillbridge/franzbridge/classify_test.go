@@ -62,7 +62,7 @@ func TestEveryRowOfTheClasses(t *testing.T) {
 func TestNoAnswerWhileOthersAreAnswered(t *testing.T) {
 	t.Parallel()
 	err := mark(context.DeadlineExceeded, true)
-	if class, _ := core.ClassOf(err); class != core.ClassKeyUnavailable || !errors.Is(err, ErrNoAnswer) {
+	if class, _ := core.ClassOf(err); class != core.ClassKeyUnavailable || !errors.Is(err, errNoAnswer) {
 		t.Errorf("err = %v, class %v", err, class)
 	}
 }

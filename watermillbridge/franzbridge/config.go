@@ -7,18 +7,19 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 )
 
-// ErrUnsafeConfig: Config.Options has settings that lose, double or misplace messages, or that wait
+// errUnsafeConfig: Config.Options has settings that lose, double or misplace messages, or that wait
 // for too long. The error names each setting with the reason and the remedy.
-var ErrUnsafeConfig = errors.New("franzbridge: unsafe options")
+var errUnsafeConfig = errors.New("franzbridge: unsafe options")
 
 // Config configures a Publisher. Only Brokers is required.
 type Config struct {
 	// Brokers are the addresses, as host:port, from which the client learns the cluster.
 	Brokers []string
-	// PublishTimeout must be the relay's core.Config.PublishTimeout. The waits of the client are
+	// PublishTimeout must be the relay's relay.Config.PublishTimeout. The waits of the client are
 	// parts of it. It is at least 250 ms. Default: 5 s.
 	PublishTimeout time.Duration
 	// ClientID names this client in the broker's logs and quotas. Default: "ormoutbox".
@@ -29,9 +30,10 @@ type Config struct {
 	CloudEvents *cloudevents.Mapper
 	// Options come after those of this package and may change them: TLS, SASL, compression, linger,
 	// hooks for metrics and tracing, a logger. Unsafe ones are refused. kgo.MaxBufferedRecords must
-	// stay above twice core.Config.InFlight, or else the relay's workers wait for the client. A hook
-	// sees several clients: one more for the messages of refused batches, and new ones after a topic
-	// was made again. If it panics at them (kprom.Metrics does), such messages wait with an error.
+	// stay above twice relay.Config.InFlight, or else the relay's workers wait for the client. A
+	// hook sees several clients: one more for the messages of refused batches, and new ones after a
+	// topic was made again. If it panics at them (kprom.Metrics does), such messages wait with an
+	// error.
 	Options []kgo.Opt
 	// AllowPartitioner accepts a partitioner in Options. A key must stay on the partition on which
 	// other producers of the topic put it.
@@ -83,8 +85,10 @@ func (c Config) client(change ...kgo.Opt) (*kgo.Client, error) {
 	case t < 0:
 		return nil, fmt.Errorf("franzbridge: Config.PublishTimeout %s is negative", t)
 	case t < minPublishTimeout:
-		return nil, fmt.Errorf("franzbridge: Config.PublishTimeout %s leaves a broker no time: use at least %s", t,
-			minPublishTimeout)
+		return nil, fmt.Errorf("franzbridge: %w", &core.FieldError{
+			Format: "{Config.PublishTimeout} %s leaves a broker no time: use at least %s",
+			Args:   []any{t, minPublishTimeout},
+		})
 	}
 	client, err := kgo.NewClient(c.options(change...)...)
 	if err != nil {
@@ -92,7 +96,7 @@ func (c Config) client(change ...kgo.Opt) (*kgo.Client, error) {
 	}
 	if err := errors.Join(c.unsafe(client)...); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
+		return nil, fmt.Errorf("%w:\n%w", errUnsafeConfig, err)
 	}
 	return client, nil
 }
@@ -138,8 +142,8 @@ func (c Config) unsafe(client *kgo.Client) (problems []error) {
 	return problems
 }
 
-// batchLimit returns a function for the size of the largest batch, and so of the largest message, of
-// a topic.
+// batchLimit returns a function for the size of the largest batch, and so of the largest message,
+// of a topic.
 func batchLimit(client *kgo.Client) func(topic string) int {
 	switch limit := client.OptValue(kgo.ProducerBatchMaxBytesFn).(type) {
 	case func(string) int32:

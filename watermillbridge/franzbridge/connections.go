@@ -12,8 +12,11 @@ import (
 )
 
 // connections remembers why the last connection to a broker could not be opened. The client tries
-// again by itself, and its error says that the time is over. The zero value is ready.
-type connections struct{ failure atomic.Pointer[error] }
+// again by itself, and its error says that the time is over.
+type connections struct {
+	brokers string // those of Config
+	failure atomic.Pointer[error]
+}
 
 var _ kgo.HookBrokerConnect = (*connections)(nil)
 
@@ -29,8 +32,9 @@ func (c *connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ n
 	c.failure.Store(&err)
 }
 
-// explain adds the cause to an error of a message that nobody answered.
+// explain adds to an error of a message that nobody answered what it waited for.
 func (c *connections) explain(err error) error {
+	err = fmt.Errorf("%w: franzbridge: publish to %s: no answer yet", err, c.brokers)
 	if failure := c.failure.Load(); failure != nil {
 		return fmt.Errorf("%w: the last connection failed: %v", err, *failure) //nolint:errorlint // err has a class
 	}

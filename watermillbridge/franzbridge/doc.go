@@ -11,7 +11,7 @@
 // Messages are acknowledged by all replicas in sync, idempotent, and partitioned as Kafka's Java
 // client and kafkabridge do it. They are not compressed and do not linger: while a request is on
 // its way, the next batch fills. [Config].Options changes what is not a matter of safety, such as
-// TLS, SASL and compression. Unsafe settings are refused (see [ErrUnsafeConfig]).
+// TLS, SASL and compression. Unsafe settings are refused: the error names each one and the remedy.
 //
 // # Order
 //

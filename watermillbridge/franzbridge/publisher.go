@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,14 +52,12 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 		return nil, fmt.Errorf("franzbridge: Config.CloudEvents: %w", err)
 	}
 	cfg.CloudEvents = mapper
-	conns := &connections{}
+	conns := &connections{brokers: strings.Join(cfg.Brokers, ",")}
 	client, err := cfg.client(kgo.WithHooks(conns))
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{
-		cfg: cfg, conns: conns, largest: batchLimit(client), clients: clients{client: client},
-	}, nil
+	return &Publisher{cfg: cfg, conns: conns, largest: batchLimit(client), clients: clients{client: client}}, nil
 }
 
 // Publish implements core.Publisher.
@@ -97,7 +96,12 @@ func (p *Publisher) PublishAsync(ctx context.Context, d core.Delivery, done func
 		done("", err)
 		return
 	}
-	s := &sending{p: p, topic: p.topic(d.Topic), began: time.Now(), done: done}
+	p.produce(ctx, d.Topic, r, done)
+}
+
+// produce sends a record. done may be called twice.
+func (p *Publisher) produce(ctx context.Context, topic string, r *kgo.Record, done func(receipt string, err error)) {
+	s := &sending{p: p, topic: p.topic(topic), began: time.Now(), done: done}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	s.client = p.client
@@ -145,10 +149,10 @@ func (s *sending) ended(r *kgo.Record, err error) {
 
 func (s *sending) failed(err error) {
 	if errors.Is(err, kgo.ErrClientClosed) {
-		err = fmt.Errorf("%w: %w", ErrClosed, err)
+		err = fmt.Errorf("%w: %w", errClosed, err)
 	}
 	switch err = mark(err, s.topic.acked.Load() > s.began.UnixNano()); {
-	case errors.Is(err, ErrNoAnswer):
+	case errors.Is(err, errNoAnswer):
 		err = s.p.conns.explain(err)
 	case errors.Is(err, kerr.UnknownTopicID):
 		go s.p.renew(s.client)
@@ -168,7 +172,7 @@ func receipt(r *kgo.Record) string {
 }
 
 // Close waits until ctx ends for the messages that are on their way, and closes the connections.
-// Messages that are not acknowledged by then fail with ErrClosed, and so do later ones. Close the
+// Messages that are not acknowledged by then fail as unavailable, and so do later ones. Close the
 // Publisher after Run has returned. An error wraps that of ctx. A second Close does nothing.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()

@@ -49,10 +49,10 @@ func newRecord(d *core.Delivery, mapper *cloudevents.Mapper) (*kgo.Record, error
 		h.ce = ce.Headers
 		if _, ok := h.ce[core.HeaderContentType]; !ok && mapper.Mode == cloudevents.ModeStructured {
 			h.ce = maps.Clone(h.ce)
-			h.ce[core.HeaderContentType] = cloudevents.StructuredContentType
+			h.ce[core.HeaderContentType] = ce.ContentType()
 		}
 	}
-	uuid := h.user(d.Headers)
+	uuid := h.user(d.Headers, mapper)
 	uuid = cmp.Or(uuid, d.ID)
 	h.list[0] = kgo.RecordHeader{Key: uuidHeader, Value: []byte(uuid)}
 	h.fields(d)
@@ -80,7 +80,7 @@ func (h *headers) add(name, value string) {
 
 // user adds the headers of the event, in the order of their names. It returns the UUID of the
 // message from which the event was made, if it came with one.
-func (h *headers) user(of map[string]string) (uuid string) {
+func (h *headers) user(of map[string]string, mapper *cloudevents.Mapper) (uuid string) {
 	if len(of) == 0 {
 		return ""
 	}
@@ -102,7 +102,7 @@ func (h *headers) user(of map[string]string) (uuid string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if h.ce != nil && cloudevents.Collides(name) {
+		if mapper != nil && mapper.Collides(name) {
 			continue
 		}
 		h.add(name, of[name])

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// ErrAddress: the endpoint's host has an address in a private or special network. Its class is
+// errAddress: the endpoint's host has an address in a private or special network. Its class is
 // Unavailable. If the endpoint is yours, add its network to Config.AllowAddresses. If somebody else
 // chose the URL, it may be an attack on your network.
-var ErrAddress = errors.New("httpbridge: connections to this address are not permitted")
+var errAddress = errors.New("httpbridge: connections to this address are not permitted")
 
 // special are networks that are not on the public internet, beside those that package netip knows.
 var special = func() (networks []netip.Prefix) {
@@ -61,12 +61,12 @@ func control(allowed []netip.Prefix) func(network, address string, _ syscall.Raw
 	return func(_, address string, _ syscall.RawConn) error {
 		where, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return fmt.Errorf("%w: %s", ErrAddress, address)
+			return fmt.Errorf("%w: %s", errAddress, address)
 		}
 		a := where.Addr().Unmap().WithZone("")
 		if isPublic(a) || slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
 			return nil
 		}
-		return fmt.Errorf("%w: %s is in a private or special network: see Config.AllowAddresses", ErrAddress, a)
+		return fmt.Errorf("%w: %s is in a private or special network: see Config.AllowAddresses", errAddress, a)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 )
 
-// ErrUnsafeConfig: a setting of Config would send events to anybody. The error names each one with
+// errUnsafeConfig: a setting of Config would send events to anybody. The error names each one with
 // the reason and the remedy.
-var ErrUnsafeConfig = errors.New("httpbridge: unsafe configuration")
+var errUnsafeConfig = errors.New("httpbridge: unsafe configuration")
 
 // ErrEndpoint: an Endpoint cannot be used. The error names the problem without the secrets. Publish
 // takes it for an outage of the topic, and Send for a permanent failure.
@@ -55,11 +55,11 @@ type Config struct {
 	CloudEvents *cloudevents.Mapper
 
 	// Timeout is the longest time of a request, from the connection to the head of the answer. The
-	// context may end it earlier, as that of a relay does after core.Config.PublishTimeout.
+	// context may end it earlier, as that of a relay does after relay.Config.PublishTimeout.
 	// Default: 10 s.
 	Timeout time.Duration
 	// MaxConnsPerHost is the number of connections to one host. More requests wait for one of them.
-	// Default: 32, which is core.Config.Workers.
+	// Default: 32, which is relay.Config.Workers.
 	MaxConnsPerHost int
 	// MaxRetryAfter is the longest Retry-After that is honoured; a longer one counts as this one.
 	// At most 24 hours. Default: 10 minutes.
@@ -107,7 +107,7 @@ func (c *Config) validate() error {
 	}
 	if c.TLS != nil && c.TLS.InsecureSkipVerify {
 		problems = append(problems, fmt.Errorf("%w: Config.TLS.InsecureSkipVerify: anybody on the way could pose as "+
-			"the receiver; set Config.TLS.RootCAs to the receiver's authority", ErrUnsafeConfig))
+			"the receiver; set Config.TLS.RootCAs to the receiver's authority", errUnsafeConfig))
 	}
 	if c.CloudEvents != nil {
 		own := *c.CloudEvents
@@ -136,16 +136,11 @@ func (c *Config) validate() error {
 }
 
 func (c *Config) defaults() {
-	number := func(to *int, v int) {
-		if *to == 0 {
-			*to = v
-		}
-	}
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 10*time.Minute)
-	number(&c.MaxConnsPerHost, 32)
-	number(&c.MaxBody, 1<<20)
-	number(&c.MaxMetadata, 7<<10)
+	c.MaxConnsPerHost = cmp.Or(c.MaxConnsPerHost, 32)
+	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
+	c.MaxMetadata = cmp.Or(c.MaxMetadata, 7<<10)
 	if c.ClassOfStatus == nil {
 		c.ClassOfStatus = ClassOfStatus
 	}
@@ -178,7 +173,7 @@ func (e Endpoint) validate(allowHTTP bool) error {
 		bad("the URL is not absolute with scheme https and a host")
 	case u.Scheme == "http" && !allowHTTP:
 		problems = append(problems, fmt.Errorf("%w: the URL has scheme http, so anybody on the way can read the "+
-			"events: use https, or set Config.AllowHTTP", ErrUnsafeConfig))
+			"events: use https, or set Config.AllowHTTP", errUnsafeConfig))
 	case u.User != nil:
 		bad("the URL has a user: set the header Authorization of the Endpoint")
 	case u.Fragment != "":

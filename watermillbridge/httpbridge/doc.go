@@ -44,6 +44,6 @@
 //
 // A URL that somebody else has chosen may point into your own network. The address of each
 // connection is checked when it is opened, after DNS has answered: loopback, private, link-local
-// and other special networks are refused ([ErrAddress]), the metadata services of clouds among
-// them. Config.AllowAddresses lists exceptions.
+// and other special networks are refused, the metadata services of clouds among them.
+// Config.AllowAddresses lists exceptions.
 package httpbridge

@@ -21,14 +21,14 @@ import (
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrNoEndpoint: Config.Endpoints has no endpoint for the topic. Its class is Unavailable: the
+	// errNoEndpoint: Config.Endpoints has no endpoint for the topic. Its class is Unavailable: the
 	// event waits for a process that knows the topic.
-	ErrNoEndpoint = errors.New("httpbridge: the topic has no endpoint")
+	errNoEndpoint = errors.New("httpbridge: the topic has no endpoint")
 	// ErrPaused: the endpoint has asked for a pause by Retry-After, which is not over. Nothing was
 	// sent. The topic, or the effect, waits until the pause is over.
 	ErrPaused = errors.New("httpbridge: the endpoint has asked for a pause")
-	// ErrClosed: Publish or Send was called after Close. Its class is Unavailable.
-	ErrClosed = errors.New("httpbridge: publisher is closed")
+	// errClosed: Publish or Send was called after Close. Its class is Unavailable.
+	errClosed = errors.New("httpbridge: publisher is closed")
 )
 
 const (
@@ -137,7 +137,7 @@ func (p *Publisher) endpoint(topic string) (Endpoint, error) {
 	if p.cfg.Endpoint == nil {
 		e, ok := p.cfg.Endpoints[topic]
 		if !ok {
-			return e, core.Unavailable(fmt.Errorf("%w: add %q to Config.Endpoints", ErrNoEndpoint, topic))
+			return e, core.Unavailable(fmt.Errorf("%w: add %q to Config.Endpoints", errNoEndpoint, topic))
 		}
 		return e, nil
 	}
@@ -317,7 +317,7 @@ func (p *Publisher) enter() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return core.Unavailable(ErrClosed)
+		return core.Unavailable(errClosed)
 	}
 	p.calls.Add(1)
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
 )
 
@@ -414,7 +415,7 @@ func TestTheRelayWaitsAsLongAsRetryAfterSays(t *testing.T) {
 		}
 	})
 	ob := outboxtest.NewOutbox(t, core.Config{
-		Publisher: newPublisher(t, to(server.URL)), Retry: core.RetryPolicy{MaxAttempts: 1},
+		Publisher: newPublisher(t, to(server.URL)), Relay: relay.Config{Retry: relay.RetryPolicy{MaxAttempts: 1}},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

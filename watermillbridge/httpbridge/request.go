@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
@@ -90,7 +89,7 @@ func (c *Config) postOf(d core.Delivery) (post, error) {
 		if err != nil {
 			return post{}, err
 		}
-		maps.DeleteFunc(md, func(name, _ string) bool { return cloudevents.Collides(name) })
+		maps.DeleteFunc(md, func(name, _ string) bool { return c.CloudEvents.Collides(name) })
 		maps.Copy(md, ce.Headers)
 		p.body = ce.Body
 	}
@@ -166,9 +165,9 @@ func (p post) request(ctx context.Context, e Endpoint, now time.Time) (*http.Req
 	if r.Header.Get("User-Agent") == "" {
 		r.Header.Set("User-Agent", "ormoutbox")
 	}
-	r.Header.Set(HeaderIdempotencyKey, p.idempotencyKey)
-	r.Header.Set(HeaderWebhookID, p.webhookID)
-	r.Header.Set(HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	r.Header.Set(headerIdempotencyKey, p.idempotencyKey)
+	r.Header.Set(headerWebhookID, p.webhookID)
+	r.Header.Set(headerWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
 	if len(e.Secrets) > 0 {
 		if err := signRequest(r.Header, p.webhookID, now, p.body, e.Secrets); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
@@ -186,7 +185,7 @@ func Metadata(h http.Header) (map[string]string, error) {
 	if name := doubled(h); name != "" {
 		return nil, fmt.Errorf("httpbridge: header %s stands twice", name)
 	}
-	id, text := h.Get(HeaderWebhookID), h.Get(headerMetadata)
+	id, text := h.Get(headerWebhookID), h.Get(headerMetadata)
 	if text == "" {
 		if id == "" {
 			return nil, errors.New("httpbridge: the request has neither Message-Metadata nor webhook-id")
@@ -258,7 +257,7 @@ func isOwn(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
 	case "Host", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Keep-Alive",
 		"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Upgrade", "Expect", "Content-Type",
-		HeaderIdempotencyKey, HeaderWebhookID, HeaderWebhookTimestamp, HeaderWebhookSignature, headerUUID,
+		headerIdempotencyKey, headerWebhookID, headerWebhookTimestamp, headerWebhookSignature, headerUUID,
 		headerMetadata:
 		return true
 	}
@@ -267,23 +266,15 @@ func isOwn(name string) bool {
 
 // isToken reports whether s can be the name of a header.
 func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
-			strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != ""
+	const others = "!#$%&'*+-.^_`|~"
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(others, r)
+	})
 }
 
 // isVisible reports whether s arrives unchanged as the value of a header: visible ASCII, and blanks
 // inside.
 func isVisible(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == 0x7f {
-			return false
-		}
-	}
-	return strings.TrimSpace(s) == s
+	hidden := func(r rune) bool { return r < ' ' || r >= 0x7f }
+	return strings.TrimSpace(s) == s && !strings.ContainsFunc(s, hidden)
 }

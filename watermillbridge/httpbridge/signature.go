@@ -14,10 +14,10 @@ import (
 
 // Names of the headers of Standard Webhooks, and of the key by which a receiver deduplicates.
 const (
-	HeaderWebhookID        = "Webhook-Id"
-	HeaderWebhookTimestamp = "Webhook-Timestamp"
-	HeaderWebhookSignature = "Webhook-Signature"
-	HeaderIdempotencyKey   = "Idempotency-Key"
+	headerWebhookID        = "Webhook-Id"
+	headerWebhookTimestamp = "Webhook-Timestamp"
+	headerWebhookSignature = "Webhook-Signature"
+	headerIdempotencyKey   = "Idempotency-Key"
 )
 
 // ErrSignature: a request is not signed with one of the secrets, or is too old. Answer with 401,
@@ -37,7 +37,7 @@ const (
 
 // signedHeaders are the headers that versionOwn signs beside webhook-id and webhook-timestamp: all
 // that receivers read.
-var signedHeaders = [...]string{headerMetadata, HeaderIdempotencyKey, headerUUID}
+var signedHeaders = [...]string{headerMetadata, headerIdempotencyKey, headerUUID}
 
 // Sign returns the value of webhook-signature as Standard Webhooks has it, with one signature for
 // each secret. Requests of a Publisher have these signatures, and signatures of their headers
@@ -54,7 +54,7 @@ func signRequest(h http.Header, id string, at time.Time, body []byte, secrets []
 		return err
 	}
 	own, err := signatures(versionOwn, secrets, func(key []byte) []byte { return macRequest(key, h, body) })
-	h.Set(HeaderWebhookSignature, standard+" "+own)
+	h.Set(headerWebhookSignature, standard+" "+own)
 	return err
 }
 
@@ -79,7 +79,7 @@ func macRequest(key []byte, h http.Header, body []byte) []byte {
 	for _, name := range signedHeaders {
 		all = append(append(all, h.Get(name)...), '\n') // a header has no line feed
 	}
-	return mac(derived.Sum(nil), h.Get(HeaderWebhookID), h.Get(HeaderWebhookTimestamp), append(all, body...))
+	return mac(derived.Sum(nil), h.Get(headerWebhookID), h.Get(headerWebhookTimestamp), append(all, body...))
 }
 
 // Verify checks a received request of a Publisher: it is signed with one of the secrets, and was
@@ -104,7 +104,7 @@ func VerifyStandard(h http.Header, body []byte, secrets ...string) error {
 	if len(h.Values(headerMetadata)) > 0 {
 		return fmt.Errorf("%w: Message-Metadata is not signed by Standard Webhooks: see Verify", ErrSignature)
 	}
-	id, stamp := h.Get(HeaderWebhookID), h.Get(HeaderWebhookTimestamp)
+	id, stamp := h.Get(headerWebhookID), h.Get(headerWebhookTimestamp)
 	return verify(h, "v1", secrets, func(key []byte) []byte { return mac(key, id, stamp, body) })
 }
 
@@ -131,8 +131,8 @@ func checkHeaders(h http.Header) error {
 	if name := doubled(h); name != "" {
 		return fmt.Errorf("%w: header %s stands twice", ErrSignature, name)
 	}
-	id := h.Get(HeaderWebhookID)
-	seconds, err := strconv.ParseInt(h.Get(HeaderWebhookTimestamp), 10, 64)
+	id := h.Get(headerWebhookID)
+	seconds, err := strconv.ParseInt(h.Get(headerWebhookTimestamp), 10, 64)
 	if id == "" || err != nil {
 		return fmt.Errorf("%w: webhook-id or webhook-timestamp is missing", ErrSignature)
 	}
@@ -148,7 +148,7 @@ func checkHeaders(h http.Header) error {
 // doubled returns a header that receivers read and that stands twice. Of two values, a receiver may
 // read the one that was not checked.
 func doubled(h http.Header) string {
-	for _, name := range append(signedHeaders[:], HeaderWebhookID, HeaderWebhookTimestamp, HeaderWebhookSignature) {
+	for _, name := range append(signedHeaders[:], headerWebhookID, headerWebhookTimestamp, headerWebhookSignature) {
 		if len(h.Values(name)) > 1 {
 			return name
 		}
@@ -158,7 +158,7 @@ func doubled(h http.Header) string {
 
 // signed reports whether a request has a signature.
 func signed(h http.Header, version string, want []byte) bool {
-	for signature := range strings.FieldsSeq(h.Get(HeaderWebhookSignature)) {
+	for signature := range strings.FieldsSeq(h.Get(headerWebhookSignature)) {
 		v, text, _ := strings.Cut(signature, ",")
 		got, err := base64.StdEncoding.DecodeString(text)
 		if v == version && err == nil && hmac.Equal(got, want) {

@@ -57,7 +57,7 @@ func TestAllowedNetworks(t *testing.T) {
 		"10.2.0.1:443": false, "[fd00:2::5]:443": false, "127.0.0.1:80": false, "[::1]:80": false,
 		"metadata.internal:80": false, "": false,
 	} {
-		if err := check("tcp", address, nil); (err == nil) != ok || err != nil && !errors.Is(err, ErrAddress) {
+		if err := check("tcp", address, nil); (err == nil) != ok || err != nil && !errors.Is(err, errAddress) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// mark returns err marked with its class. It returns err unmarked if the relay should judge it
-// (timeouts, network errors of the standard library) or its meaning is not known.
+// mark returns err marked with its class. It returns err unmarked if others judge it (timeouts,
+// network errors of the standard library) or its meaning is not known.
 func mark(err error) error {
 	for _, e := range []error{
 		sarama.ErrOutOfBrokers, sarama.ErrClosedClient, sarama.ErrNotConnected, sarama.ErrBrokerNotFound,

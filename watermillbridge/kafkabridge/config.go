@@ -11,18 +11,19 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
-// ErrUnsafeConfig: Config.Sarama has settings that lose, double or reorder messages, or that wait
+// errUnsafeConfig: Config.Sarama has settings that lose, double or reorder messages, or that wait
 // for too long, or SubscriberConfig.Sarama has settings that skip messages. The error names each
 // setting with the reason and the remedy. Start from SaramaConfig or SubscriberSaramaConfig.
-var ErrUnsafeConfig = errors.New("kafkabridge: unsafe Sarama configuration")
+var errUnsafeConfig = errors.New("kafkabridge: unsafe Sarama configuration")
 
 // Config configures a Publisher. Only Brokers is required.
 type Config struct {
 	// Brokers are the addresses, as host:port, from which the client learns the cluster.
 	Brokers []string
-	// PublishTimeout must be the relay's core.Config.PublishTimeout. Default: 5 s.
+	// PublishTimeout must be the relay's relay.Config.PublishTimeout. Default: 5 s.
 	PublishTimeout time.Duration
 	// Version is the oldest version of the brokers. Default: 2.8.0, which Kafka 4 understands too.
 	Version sarama.KafkaVersion
@@ -125,7 +126,7 @@ func (c Config) sarama() (*sarama.Config, error) {
 	}
 	s := *c.Sarama
 	if err := errors.Join(unsafeSettings(&s, timeout, c.AllowPartitioner)...); err != nil {
-		return nil, fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
+		return nil, fmt.Errorf("%w:\n%w", errUnsafeConfig, err)
 	}
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("kafkabridge: %w", err)
@@ -134,12 +135,8 @@ func (c Config) sarama() (*sarama.Config, error) {
 }
 
 // unsafeSettings returns every problem of s.
-func unsafeSettings(s *sarama.Config, timeout time.Duration, anyPartitioner bool) (problems []error) {
-	refuse := func(bad bool, format string, args ...any) {
-		if bad {
-			problems = append(problems, fmt.Errorf(format, args...))
-		}
-	}
+func unsafeSettings(s *sarama.Config, timeout time.Duration, anyPartitioner bool) (problems link.Problems) {
+	refuse := problems.Add
 	p := &s.Producer
 	refuse(p.RequiredAcks != sarama.WaitForAll,
 		"Producer.RequiredAcks is %d: a message that only the leader has is lost with it; set sarama.WaitForAll",

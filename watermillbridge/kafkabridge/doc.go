@@ -36,8 +36,8 @@
 //
 // # Sarama
 //
-// [NewPublisher] refuses a Sarama below 1.48 (see [ErrSaramaLoses]): it loses messages when leaders
-// change. Idempotence is on by default and may be switched off: see [Config].Sarama.
+// Idempotence is on by default and may be switched off: see [Config].Sarama. Do not replace Sarama by
+// one below 1.48, which loses messages when leaders change.
 //
 // # Topics
 //

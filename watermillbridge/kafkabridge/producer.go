@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"syscall"
 
@@ -21,17 +22,27 @@ type producer = link.Link[message.Publisher]
 
 func newProducer(config kafka.PublisherConfig, logger *slog.Logger) *producer {
 	adapter := watermill.NewSlogLogger(logger)
-	return &producer{
-		Bridge: "kafkabridge", Logger: logger,
+	settings := *config.OverwriteSaramaConfig
+	config.OverwriteSaramaConfig = &settings
+	p := &producer{
+		Bridge: "kafkabridge", Address: strings.Join(config.Brokers, ","), Logger: logger,
 		Dial: func() (message.Publisher, error) {
 			pub, err := kafka.NewPublisher(config, adapter)
 			if err != nil {
-				return nil, fmt.Errorf("kafkabridge: connect: %w", explain(&config, err))
+				return nil, explain(&config, err)
 			}
 			return pub, nil
 		},
 		HangUp: message.Publisher.Close,
 	}
+	p.Wire.Dialer = (&net.Dialer{
+		Timeout: settings.Net.DialTimeout, KeepAlive: settings.Net.KeepAlive, LocalAddr: settings.Net.LocalAddr,
+	}).Dial
+	if settings.Net.Proxy.Enable {
+		p.Wire.Dialer = settings.Net.Proxy.Dialer.Dial
+	}
+	settings.Net.Proxy.Enable, settings.Net.Proxy.Dialer = true, &p.Wire
+	return p
 }
 
 // explain adds the cause to an error of a connection. Sarama keeps most answers of a broker to

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"github.com/IBM/sarama"
@@ -16,21 +15,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
-// readBuildInfo is replaced by tests.
-var readBuildInfo = debug.ReadBuildInfo
-
-// NewPublisher returns a Publisher for Kafka. It checks cfg and the version of Sarama
-// (ErrSaramaLoses), and does not connect. The first publish connects; if that fails, the next
-// publish tries again. So a process can start while Kafka is down. The key of a message is the
-// event's key. A receipt has the form topic/partition@offset.
+// NewPublisher returns a Publisher for Kafka. It checks cfg and does not connect. The first publish
+// connects; if that fails, the next publish tries again. So a process can start while Kafka is down.
+// The key of a message is the event's key. A receipt has the form topic/partition@offset.
 func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
-	if info, ok := readBuildInfo(); ok {
-		if err := checkSarama(info); err != nil {
-			return nil, err
-		}
-	}
 	saramaConfig, err := cfg.sarama()
 	if err != nil {
 		return nil, err
@@ -47,35 +38,9 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	if cfg.Bridge.CloudEvents, err = cfg.Bridge.CloudEvents.For(cloudevents.Kafka); err != nil {
 		return nil, fmt.Errorf("kafkabridge: Config.Bridge.CloudEvents: %w", err)
 	}
-	switch limit := saramaConfig.Producer.MaxMessageBytes; {
-	case cfg.Bridge.CheckSize != nil:
-	case cfg.Bridge.Marshal == nil:
-		cfg.Bridge.CheckSize = checkSize(limit, cfg.Bridge.RowIDMetadata, cfg.Bridge.CloudEvents)
-	// The size of its messages is not known, but most messages contain the payload.
-	case cfg.Bridge.MaxPayload == 0:
-		cfg.Bridge.MaxPayload = limit
-	}
-	if cfg.Decorate == nil {
-		return watermillbridge.NewPublisher(k, cfg.Bridge)
-	}
-	decorated := cfg.Decorate(k)
-	if decorated == nil {
-		return nil, errors.New("kafkabridge: Config.Decorate returned nil")
-	}
-	return watermillbridge.NewPublisher(tracked{decorated}, cfg.Bridge)
-}
-
-// tracked puts a value into the message's context before decorators see the message. The receipt is
-// read from that value. So the receipt is kept if a decorator sends a copy with the message's
-// context.
-type tracked struct{ message.Publisher }
-
-// Publish implements message.Publisher.
-func (t tracked) Publish(topic string, msgs ...*message.Message) error {
-	for _, msg := range msgs {
-		msg.SetContext(context.WithValue(msg.Context(), sentKey{}, &sent{}))
-	}
-	return t.Publisher.Publish(topic, msgs...)
+	limit := saramaConfig.Producer.MaxMessageBytes
+	link.Bound(&cfg.Bridge, limit, checkSize(limit, cfg.Bridge.RowIDMetadata, cfg.Bridge.CloudEvents))
+	return link.NewPublisher("kafkabridge", k, cfg.Bridge, cfg.Decorate, sentKey{}, func() any { return &sent{} })
 }
 
 // sent has the result of sending a message. It is in the message's context.
@@ -174,6 +139,9 @@ func (k *publisher) sendAlone(topic string, msg *message.Message, s *sent) error
 // judge marks err with its class. Sarama's breaker hides why a message failed. If the breaker of a
 // partition opened because the partition has no leader, only that partition is unavailable.
 func (k *publisher) judge(err error, s *sent) error {
+	if errors.Is(err, breaker.ErrBreakerOpen) {
+		err = fmt.Errorf("%w: %w", err, k.WaitsFor())
+	}
 	if s.msg == nil || !s.partitioned {
 		return mark(err)
 	}
@@ -191,6 +159,9 @@ func (k *publisher) judge(err error, s *sent) error {
 	}
 	return err
 }
+
+// WaitsFor returns what a publish waits for that has no answer.
+func (k *publisher) WaitsFor() error { return k.together.WaitsFor() }
 
 // Close implements message.Publisher.
 func (k *publisher) Close() error { return errors.Join(k.together.Close(), k.alone.Close()) }

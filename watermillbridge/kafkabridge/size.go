@@ -1,15 +1,11 @@
 package kafkabridge
 
 import (
-	"context"
 	"fmt"
-	"math"
-
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
-	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // besidePayload is an upper limit for the key, the headers and the fields of an event in a message.
@@ -49,21 +45,9 @@ func tooLarge(size, limit int) error {
 // messageSize returns the largest size that the message of an event can have, with later attempts
 // and as a replay.
 func messageSize(e core.Event, rowIDMetadata string, mapper *cloudevents.Mapper) (int, error) {
-	id := core.RowID{1}
-	d := core.Delivery{Event: e, RowID: id, KeySeq: math.MaxInt64, Attempt: math.MaxInt32, ReplayOf: id}
-	var msg *message.Message
-	payload := 0 // beside that of msg
-	if mapper != nil {
-		var err error
-		if msg, err = watermillbridge.NewCloudEvent(context.Background(), d, mapper); err != nil {
-			return 0, err
-		}
-	} else {
-		payload, d.Payload = len(e.Payload), nil
-		msg = watermillbridge.NewMessage(context.Background(), d)
-	}
-	if rowIDMetadata != "" {
-		msg.Metadata.Set(rowIDMetadata, id.String())
+	msg, payload, err := link.Largest(e, rowIDMetadata, mapper)
+	if err != nil {
+		return 0, err
 	}
 	km, err := marshaler{}.Marshal(e.Topic, msg)
 	if err != nil {

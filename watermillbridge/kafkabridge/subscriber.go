@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // SubscriberConfig configures a subscriber. Brokers and Group are required.
@@ -85,20 +86,19 @@ func NewSubscriber(cfg SubscriberConfig) (*kafka.Subscriber, error) {
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, core.DefaultLogger())
 	return kafka.NewSubscriber(kafka.SubscriberConfig{
-		Brokers: append([]string(nil), cfg.Brokers...), ConsumerGroup: cfg.Group, Unmarshaler: Unmarshaler{},
+		Brokers: append([]string(nil), cfg.Brokers...), ConsumerGroup: cfg.Group, Unmarshaler: unmarshaler{},
 		OverwriteSaramaConfig: s, NackResendSleep: cfg.NackPause, Tracer: cfg.Tracer,
 	}, watermill.NewSlogLogger(cfg.Logger))
 }
 
-// Unmarshaler is Watermill's own, and sets metadata outbox_source to topic/partition/offset. A
+// unmarshaler is Watermill's own, and sets metadata outbox_source to topic/partition/offset. A
 // message without metadata partition_key gets the key of the record, if that is text. Unmarshal
 // never fails: watermill-kafka stops reading a partition whose message cannot be read.
-type Unmarshaler struct{ kafka.DefaultMarshaler }
+type unmarshaler struct{ kafka.DefaultMarshaler }
 
-var _ kafka.Unmarshaler = Unmarshaler{}
+var _ kafka.Unmarshaler = unmarshaler{}
 
-// Unmarshal implements kafka.Unmarshaler.
-func (u Unmarshaler) Unmarshal(m *sarama.ConsumerMessage) (*message.Message, error) {
+func (u unmarshaler) Unmarshal(m *sarama.ConsumerMessage) (*message.Message, error) {
 	msg, err := u.DefaultMarshaler.Unmarshal(m)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (c SubscriberConfig) sarama() (*sarama.Config, error) {
 		own := *c.Sarama
 		s = &own
 		if err := errors.Join(unsafeForConsumers(s)...); err != nil {
-			return nil, fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
+			return nil, fmt.Errorf("%w:\n%w", errUnsafeConfig, err)
 		}
 	} else {
 		if c.Version != (sarama.KafkaVersion{}) {
@@ -156,12 +156,8 @@ func (c SubscriberConfig) sarama() (*sarama.Config, error) {
 }
 
 // unsafeForConsumers returns every problem of s.
-func unsafeForConsumers(s *sarama.Config) (problems []error) {
-	refuse := func(bad bool, format string, args ...any) {
-		if bad {
-			problems = append(problems, fmt.Errorf(format, args...))
-		}
-	}
+func unsafeForConsumers(s *sarama.Config) (problems link.Problems) {
+	refuse := problems.Add
 	c := &s.Consumer
 	refuse(c.Offsets.Initial != sarama.OffsetOldest,
 		"Consumer.Offsets.Initial is %d: a group without offsets, a new one or one whose offsets have expired, skips "+

@@ -9,11 +9,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// RowIDMetadata is the value for watermillbridge.Config.RowIDMetadata: the header by which
+// rowIDMetadata is the value for watermillbridge.Config.RowIDMetadata: the header by which
 // JetStream stores a message once within the duplicate window of its stream. TrackMsgId of
 // watermill-nats must then stay false. It would use the message's UUID, which is the id of the
 // event. If an event has two destinations in one stream, only the first would be stored.
-const RowIDMetadata = nats.MsgIdHdr
+const rowIDMetadata = nats.MsgIdHdr
 
 // unavailable has the errors of the connection, of rights, and of a subject that no stream listens
 // to. The event is not at fault.
@@ -46,7 +46,7 @@ var permanent = []error{
 //   - ClassUnavailable: the server or the stream cannot be reached or used now, rights are missing,
 //     no stream has the subject, the stream is full and discards nothing, or no acknowledgement
 //     came in time.
-//   - ClassTransient: every other error, which core.Config.Classifier then judges.
+//   - ClassTransient: every other error, which relay.Config.Classifier then judges.
 func Classify(err error) core.Class {
 	for _, e := range permanent {
 		if errors.Is(err, e) {

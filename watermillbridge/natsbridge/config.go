@@ -12,23 +12,25 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
-// ErrUnsafeConfig: the Options of a configuration lose messages or give the connection up. The
+// errUnsafeConfig: the Options of a configuration lose messages or give the connection up. The
 // error names each setting with the reason and the remedy.
-var ErrUnsafeConfig = errors.New("natsbridge: unsafe NATS configuration")
+var errUnsafeConfig = errors.New("natsbridge: unsafe NATS configuration")
 
 // Config configures a Publisher. Only URL is required.
 type Config struct {
-	// URL has the servers, separated by commas: nats://user:password@host:4222,host2:4222, or tls://
-	// with TLS. A user is that of the hosts behind it. Another user begins with nats:// again.
+	// URL has the servers, separated by commas: nats://user:password@host:4222,host2:4222, or
+	// tls:// with TLS. A user is that of the hosts behind it. Another user begins with nats://
+	// again.
 	URL string
 	// Options are those of nats.Connect, for credentials and TLS. They change the settings of this
 	// package: reconnect without end, do not buffer, connect within ConnectTimeout, and the name
 	// "ormoutbox". Unsafe ones are refused. Options that are pointers are shared with the caller.
 	Options []nats.Option
-	// ConnectTimeout bounds connecting to one of the servers. For all servers it must be shorter than
-	// core.Config.PublishTimeout, or its errors come too late to be told. Default: 2 s.
+	// ConnectTimeout bounds connecting to one of the servers. For all servers it must be shorter
+	// than relay.Config.PublishTimeout, or its errors come too late to be told. Default: 2 s.
 	ConnectTimeout time.Duration
 
 	// Stream returns the name of the stream that has a topic. It is for a user who has no right to
@@ -69,10 +71,10 @@ func (c *Config) validate() (*nats.Options, error) {
 	}
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 2*time.Second)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 1<<20)
-	if id := c.Bridge.RowIDMetadata; id != "" && id != RowIDMetadata {
+	if id := c.Bridge.RowIDMetadata; id != "" && id != rowIDMetadata {
 		return nil, fmt.Errorf("natsbridge: Config.Bridge.RowIDMetadata is %q: leave it empty", id)
 	}
-	c.Bridge.RowIDMetadata = RowIDMetadata
+	c.Bridge.RowIDMetadata = rowIDMetadata
 	c.Bridge.Logger = cmp.Or(c.Bridge.Logger, core.DefaultLogger())
 	return connectOptions(c.URL, c.ConnectTimeout, c.Bridge.Logger, c.Options)
 }
@@ -84,7 +86,7 @@ func connectOptions(url string, timeout time.Duration, log *slog.Logger, by []na
 		nats.Name("ormoutbox"), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.Timeout(timeout),
 		nats.ReconnectWait(500 * time.Millisecond), nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Warn("natsbridge: the connection has a problem", "err", err)
+			log.Warn("natsbridge: the connection has a problem", "error", err)
 		}),
 	}, by...) {
 		if set == nil {
@@ -100,21 +102,17 @@ func connectOptions(url string, timeout time.Duration, log *slog.Logger, by []na
 	}
 	o.Servers = append(o.Servers, all...) // Options.Connect takes o.Url for one server
 	if err := errors.Join(unsafeOptions(&o)...); err != nil {
-		return nil, fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
+		return nil, fmt.Errorf("%w:\n%w", errUnsafeConfig, err)
 	}
 	return &o, nil
 }
 
 // unsafeOptions returns every problem of o.
-func unsafeOptions(o *nats.Options) (problems []error) {
-	refuse := func(bad bool, text string) {
-		if bad {
-			problems = append(problems, errors.New(text))
-		}
-	}
+func unsafeOptions(o *nats.Options) (problems link.Problems) {
+	refuse := problems.Add
 	refuse(!o.AllowReconnect, "NoReconnect is set: nothing would be published after the first outage; leave it out")
-	refuse(o.AllowReconnect && o.MaxReconnect >= 0, fmt.Sprintf("MaxReconnects is %d: nothing would be published "+
-		"after a longer outage; leave it out, or set -1", o.MaxReconnect))
+	refuse(o.AllowReconnect && o.MaxReconnect >= 0, "MaxReconnects is %d: nothing would be published after a longer "+
+		"outage; leave it out, or set -1", o.MaxReconnect)
 	refuse(o.ReconnectBufSize >= 0, "ReconnectBufSize is not negative: messages whose events were given up would be "+
 		"sent after an outage; leave it out, or set -1")
 	refuse(o.RetryOnFailedConnect, "RetryOnFailedConnect is set: the first publish would wait for the server instead "+

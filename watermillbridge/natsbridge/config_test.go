@@ -66,7 +66,8 @@ func TestBadInputIsRefused(t *testing.T) {
 			natsbridge.Config{URL: "nats://a:s3cret@one,b:s3cret@two"},
 			"nats:// before each server",
 		},
-		"port": {natsbridge.Config{URL: "nats://u:s3cret,s3cret@one:port"}, "invalid port"},
+		"port":  {natsbridge.Config{URL: "nats://u:s3cret,s3cret@one:port"}, "invalid port"},
+		"slash": {natsbridge.Config{URL: "nats://u:s3cret/s3cret@one"}, "%2F"},
 		"decorator": {natsbridge.Config{
 			URL: nowhere, Decorate: func(message.Publisher) message.Publisher { return nil },
 		}, "Config.Decorate"},

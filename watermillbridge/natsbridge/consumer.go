@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // ErrUnsafeConsumer: a durable consumer that exists on the server loses messages, or was made for
@@ -67,7 +69,7 @@ func (c *SubscriberConfig) streamOf(ctx context.Context, js jetstream.JetStream,
 		if name := c.Stream(topic); name != "" {
 			return name, nil
 		}
-		return "", fmt.Errorf("%w %q: SubscriberConfig.Stream knows none", ErrNoStream, topic)
+		return "", fmt.Errorf("%w %q: SubscriberConfig.Stream returned none", ErrNoStream, topic)
 	}
 	list := js.StreamNames(ctx, jetstream.WithStreamListSubject(topic))
 	var names []string
@@ -93,12 +95,8 @@ func (c *SubscriberConfig) durableName(topic string) string {
 }
 
 // unsafeConsumer returns every problem of a consumer that exists.
-func unsafeConsumer(c *jetstream.ConsumerConfig, topic string) (problems []error) {
-	refuse := func(bad bool, format string, args ...any) {
-		if bad {
-			problems = append(problems, fmt.Errorf(format, args...))
-		}
-	}
+func unsafeConsumer(c *jetstream.ConsumerConfig, topic string) (problems link.Problems) {
+	refuse := problems.Add
 	refuse(c.FilterSubject != topic || len(c.FilterSubjects) > 0, "it is of topic %q: choose another Group",
 		strings.Join(append(c.FilterSubjects, c.FilterSubject), ","))
 	refuse(c.AckPolicy != jetstream.AckExplicitPolicy, "its messages need no acknowledgement of their own: make it "+

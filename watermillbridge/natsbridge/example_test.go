@@ -30,7 +30,7 @@ func ExampleCheck() {
 	defer cancel()
 	err := natsbridge.Check(ctx, natsbridge.Config{URL: "nats://127.0.0.1:1"}, "orders.placed")
 	fmt.Println(err)
-	// Output: natsbridge: connect: nats: no servers available for connection
+	// Output: natsbridge: connect to 127.0.0.1:1: nats: no servers available for connection
 }
 
 // A consumer: its processes share the messages of a topic.
@@ -45,5 +45,5 @@ func ExampleNewSubscriber() {
 	defer subscriber.Close()
 	_, err = subscriber.Subscribe(context.Background(), "orders.placed") // a Router does it
 	fmt.Println(err)
-	// Output: natsbridge: connect: nats: no servers available for connection
+	// Output: natsbridge: connect to 127.0.0.1:1: nats: no servers available for connection
 }

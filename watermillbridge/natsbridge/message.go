@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -13,6 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 const (
@@ -32,14 +32,14 @@ func natsMessage(topic string, msg *message.Message) (*nats.Msg, error) {
 	if err := checkStatus(len(msg.Payload), msg.Metadata); err != nil {
 		return nil, core.Permanent(err)
 	}
-	_, event := msg.Metadata[RowIDMetadata]
+	_, event := msg.Metadata[rowIDMetadata]
 	if event {
 		if err := checkMetadata(msg); err != nil {
 			return nil, core.Permanent(err)
 		}
 	}
 	for name, v := range msg.Metadata {
-		if name == RowIDMetadata || !commands(name) {
+		if name == rowIDMetadata || !commands(name) {
 			m.Header.Set(name, v)
 		}
 	}
@@ -49,7 +49,7 @@ func natsMessage(topic string, msg *message.Message) (*nats.Msg, error) {
 // checkMetadata returns an error if NATS would not carry msg as it is.
 func checkMetadata(msg *message.Message) error {
 	for name, v := range msg.Metadata {
-		if name == RowIDMetadata {
+		if name == rowIDMetadata {
 			continue
 		}
 		if err := checkHeader(name, v); err != nil {
@@ -93,12 +93,9 @@ func commands(header string) bool {
 
 // isToken reports whether s can be the name of a header.
 func isToken(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c > '~' || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r)
+	})
 }
 
 func errCommand(name string) error {
@@ -108,8 +105,8 @@ func errCommand(name string) error {
 
 // checkSize is the watermillbridge.Config.CheckSize. It refuses what NATS would refuse or change.
 func (p *publisher) checkSize(e core.Event) error {
-	if _, ok := e.Headers[RowIDMetadata]; ok {
-		return errCommand(RowIDMetadata)
+	if _, ok := e.Headers[rowIDMetadata]; ok {
+		return errCommand(rowIDMetadata)
 	}
 	plain := e
 	plain.Payload = nil
@@ -163,19 +160,10 @@ func messageSize(e core.Event, mapper *cloudevents.Mapper, limit int) (int, erro
 	if payload+beside <= limit {
 		return payload, nil
 	}
-	id := core.RowID{1}
-	d := core.Delivery{Event: e, RowID: id, KeySeq: math.MaxInt64, Attempt: math.MaxInt32, ReplayOf: id}
-	msg, payload := (*message.Message)(nil), 0 // beside that of msg
-	if mapper != nil {
-		var err error
-		if msg, err = watermillbridge.NewCloudEvent(context.Background(), d, mapper); err != nil {
-			return 0, err
-		}
-	} else {
-		payload, d.Payload = len(e.Payload), nil
-		msg = watermillbridge.NewMessage(context.Background(), d)
+	msg, payload, err := link.Largest(e, rowIDMetadata, mapper)
+	if err != nil {
+		return 0, err
 	}
-	msg.Metadata.Set(RowIDMetadata, id.String())
 	m, err := natsMessage("", msg)
 	if err != nil {
 		return 0, err

@@ -33,40 +33,12 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 		return nil, fmt.Errorf("natsbridge: Config.Bridge.CloudEvents: %w", err)
 	}
 	cfg.Bridge.Receipt = receipt
-	p := &publisher{cfg: cfg, options: options, streams: map[string]stream{}, waits: map[*wait]struct{}{}}
-	p.link = link.Link[session]{
-		Bridge: "natsbridge", Logger: cfg.Bridge.Logger, Dial: p.open,
-		Broken: func(s session) bool { return s.conn.IsClosed() },
-		HangUp: func(s session) error { s.conn.Close(); return nil },
-	}
-	switch {
-	case cfg.Bridge.CheckSize != nil:
-	case cfg.Bridge.Marshal == nil:
-		cfg.Bridge.CheckSize = p.checkSize
-	// The size of its messages is not known, but most messages contain the payload.
-	case cfg.Bridge.MaxPayload == 0:
-		cfg.Bridge.MaxPayload = cfg.MaxMessageBytes
-	}
-	var inner message.Publisher = p
-	if cfg.Decorate != nil {
-		if inner = cfg.Decorate(p); inner == nil {
-			return nil, errors.New("natsbridge: Config.Decorate returned nil")
-		}
-	}
-	return watermillbridge.NewPublisher(tracked{inner}, cfg.Bridge)
-}
-
-// tracked puts a value into the message's context before decorators see the message. The receipt is
-// read from that value. So the receipt is kept if a decorator sends a copy with the message's
-// context.
-type tracked struct{ message.Publisher }
-
-// Publish implements message.Publisher.
-func (t tracked) Publish(topic string, msgs ...*message.Message) error {
-	for _, msg := range msgs {
-		msg.SetContext(context.WithValue(msg.Context(), ackKey{}, &jetstream.PubAck{}))
-	}
-	return t.Publisher.Publish(topic, msgs...)
+	p := &publisher{cfg: cfg, streams: map[string]stream{}}
+	p.link = newLink(cfg.Bridge.Logger, options)
+	link.Bound(&cfg.Bridge, cfg.MaxMessageBytes, p.checkSize)
+	return link.NewPublisher("natsbridge", p, cfg.Bridge, cfg.Decorate, ackKey{}, func() any {
+		return &jetstream.PubAck{}
+	})
 }
 
 type ackKey struct{}
@@ -81,33 +53,16 @@ func receipt(msg *message.Message) string {
 
 // publisher is a message.Publisher that returns nil when a stream has stored the message.
 type publisher struct {
-	cfg     Config
-	options *nats.Options
-	link    link.Link[session]
+	cfg  Config
+	link link.Link[*session]
 
 	mu      sync.Mutex
-	failed  error           // why the connection broke, or was not made anew
-	life    context.Context //nolint:containedctx // it ends with the connection, not with a call
-	broke   context.CancelFunc
 	streams map[string]stream // by topic
-	waits   map[*wait]struct{}
-}
-
-// session is a connection. The client closes it by itself when the server refuses its credentials
-// again and again: then there is a new one.
-type session struct {
-	conn *nats.Conn
-	js   jetstream.JetStream
 }
 
 // Publish implements message.Publisher.
 func (p *publisher) Publish(topic string, msgs ...*message.Message) error {
-	for _, msg := range msgs {
-		if err := p.publish(topic, msg); err != nil {
-			return err
-		}
-	}
-	return nil
+	return link.Each(topic, msgs, p.publish)
 }
 
 func (p *publisher) publish(topic string, msg *message.Message) error {
@@ -124,15 +79,15 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 		return err
 	}
 	// The client would wait for an answer that was lost with its connection, or that never comes.
-	bound, done := p.begin(ctx, topic)
-	defer done()
-	ack, err := p.store(bound, s.js, m)
-	if err != nil && bound.Err() != nil && ctx.Err() == nil {
-		return core.Unavailable(fmt.Errorf("%w: subject %q", context.Cause(bound), topic))
+	bound, w := s.begin(ctx, topic)
+	ack, err := p.store(bound, s, w, m)
+	why := context.Cause(bound) // why it ended early, or nil
+	s.end(w, err)
+	if err != nil && why != nil && ctx.Err() == nil {
+		return core.Unavailable(fmt.Errorf("%w: subject %q", why, topic))
 	}
 	if errors.Is(err, nats.ErrReconnectBufExceeded) { // nothing is sent while there is no connection
-		return core.Unavailable(fmt.Errorf("natsbridge: subject %q: the connection is lost: %w", topic,
-			p.lost(s.conn, err)))
+		return core.Unavailable(fmt.Errorf("natsbridge: subject %q: the connection is lost: %w", topic, s.lost(err)))
 	}
 	if err != nil {
 		return err
@@ -144,27 +99,28 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 }
 
 // store has the stream of the subject store a message.
-func (p *publisher) store(ctx context.Context, js jetstream.JetStream, m *nats.Msg) (*jetstream.PubAck, error) {
-	s, err := p.streamOf(ctx, js, m.Subject)
+func (p *publisher) store(ctx context.Context, c *session, w *wait, m *nats.Msg) (*jetstream.PubAck, error) {
+	s, err := p.streamOf(ctx, c.js, m.Subject)
 	if err != nil {
 		return nil, err
 	}
-	ack, err := js.PublishMsg(ctx, m, jetstream.WithExpectStream(s.name))
+	c.knows(w)
+	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(s.name))
 	if err != nil {
-		return nil, p.judge(m.Subject, s, err)
+		return nil, p.judge(cmp.Or(c.server(), p.link.Address), m.Subject, s, err)
 	}
 	return ack, nil
 }
 
 // judge marks an error of a publish. A subject that has lost its stream, or belongs to another one
 // now, is looked up again.
-func (p *publisher) judge(topic string, s stream, err error) error {
+func (p *publisher) judge(server, topic string, s stream, err error) error {
 	api, _ := errors.AsType[*jetstream.APIError](err)
 	moved := api != nil && api.ErrorCode == codeOtherStream
 	if moved || errors.Is(err, jetstream.ErrNoStreamResponse) {
 		p.forget(topic)
 	}
-	err = fmt.Errorf("natsbridge: publish to subject %q of stream %s: %w", topic, s.name, err)
+	err = fmt.Errorf("natsbridge: publish to %s: subject %q of stream %s: %w", server, topic, s.name, err)
 	if moved {
 		return core.Unavailable(err)
 	}
@@ -182,76 +138,14 @@ func marked(err error) error {
 	return err
 }
 
-// lost returns why there is no connection, or else err. The client has no callback for TLS and
-// rights that fail when it connects again.
-func (p *publisher) lost(conn *nats.Conn, err error) error {
-	last := conn.LastError()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return cmp.Or(last, p.failed, err)
-}
-
-// broken ends the publishes that wait for an acknowledgement.
-func (p *publisher) broken(why error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.failed = why
-	p.newLife()
-}
-
-// newLife ends the publishes that wait, and begins the life of another connection. p.mu is held.
-func (p *publisher) newLife() {
-	if p.broke != nil {
-		p.broke()
-	}
-	p.life, p.broke = context.WithCancel(context.Background())
-}
-
-func connect(o *nats.Options) (*nats.Conn, jetstream.JetStream, error) {
-	conn, err := o.Connect()
-	if err != nil {
-		return nil, nil, core.Unavailable(fmt.Errorf("natsbridge: connect: %w", err))
-	}
-	js, err := jetstream.New(conn)
-	if err != nil {
-		conn.Close()
-		return nil, nil, core.Unavailable(fmt.Errorf("natsbridge: connect: %w", err))
-	}
-	return conn, js, nil
-}
-
-// open connects.
-func (p *publisher) open() (session, error) {
-	p.mu.Lock()
-	p.newLife() // there is no connection, and no publish waits
-	p.mu.Unlock()
-	options, told, toldAgain := *p.options, p.options.DisconnectedErrCB, p.options.ReconnectErrCB
-	options.DisconnectedErrCB = func(conn *nats.Conn, err error) {
-		p.broken(err)
-		if err != nil {
-			p.cfg.Bridge.Logger.Warn("natsbridge: the connection broke; it is opened again", "err", err)
-		}
-		if told != nil {
-			told(conn, err)
+// WaitsFor returns what a publish waits for that has no answer.
+func (p *publisher) WaitsFor() error {
+	if s, ok := p.link.Last(); ok {
+		if err := s.waitsFor(); err != nil {
+			return err
 		}
 	}
-	options.ReconnectErrCB = func(conn *nats.Conn, err error) {
-		p.mu.Lock()
-		p.failed = err
-		p.mu.Unlock()
-		if toldAgain != nil {
-			toldAgain(conn, err)
-		}
-	}
-	toldProblem := p.options.AsyncErrorCB
-	options.AsyncErrorCB = func(conn *nats.Conn, s *nats.Subscription, err error) {
-		p.refused(err)
-		if toldProblem != nil {
-			toldProblem(conn, s, err)
-		}
-	}
-	conn, js, err := connect(&options)
-	return session{conn, js}, err
+	return p.link.WaitsFor()
 }
 
 // Close implements message.Publisher.

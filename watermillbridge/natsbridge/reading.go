@@ -51,7 +51,7 @@ func (r *reading) run(parent context.Context, consumer jetstream.Consumer) {
 		}
 		for pause := time.Second; err != nil && ctx.Err() == nil; pause = min(2*pause, 10*time.Second) {
 			r.cfg.Logger.Warn("natsbridge: cannot read messages, and tries again", "topic", r.topic, "group",
-				r.cfg.Group, "err", err)
+				r.cfg.Group, "error", err)
 			select {
 			case <-time.After(pause):
 				consumer, err = r.consumer(ctx, r.topic)
@@ -179,7 +179,7 @@ func (r *reading) answer(msg *message.Message, send func(context.Context) error)
 func (r *reading) tell(msg *message.Message, err error) {
 	if err != nil {
 		r.cfg.Logger.Warn("natsbridge: the server was not told about a message, which is delivered again", "topic",
-			r.topic, "group", r.cfg.Group, "source", msg.Metadata[core.HeaderSource], "err", err)
+			r.topic, "group", r.cfg.Group, "source", msg.Metadata[core.HeaderSource], "error", err)
 	}
 }
 

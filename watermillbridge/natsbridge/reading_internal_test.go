@@ -301,7 +301,7 @@ func TestSubscriberConfigIsChecked(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.names) {
 			t.Errorf("%s: %v, want it to name %s", name, err, tc.names)
 		}
-		if name == "options" && !errors.Is(err, ErrUnsafeConfig) {
+		if name == "options" && !errors.Is(err, errUnsafeConfig) {
 			t.Errorf("%v is not ErrUnsafeConfig", err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // nextURL is where a further URL begins in a list of them. A password may have commas of its own.
@@ -25,6 +27,9 @@ func servers(list string) (all []string, err error) {
 		}
 		at := strings.LastIndexByte(hosts, '@') + 1
 		user := hosts[:at]
+		if strings.ContainsAny(user, "/?#") {
+			return nil, errors.New("write %2F, %3F and %23 for / ? # of a user or a password")
+		}
 		if ambiguous(user) {
 			return nil, errors.New("it is not clear where a user begins: write nats:// before each server that has " +
 				"one, and %2C for a comma of a user or a password")
@@ -35,10 +40,7 @@ func servers(list string) (all []string, err error) {
 			}
 			server := scheme + "://" + user + host
 			if _, err := url.Parse(server); err != nil {
-				if e, ok := errors.AsType[*url.Error](err); ok { // its text has the password
-					err = e.Err
-				}
-				return nil, err
+				return nil, link.ParseError(err)
 			}
 			all = append(all, server)
 		}

@@ -21,6 +21,8 @@ func TestServers(t *testing.T) {
 		"nats://u:p@one,v:q@two":                 "",
 		"nats://one:4222,v:q@two":                "",
 		"nats://one,token@two":                   "",
+		"nats://to/ken@one":                      "",
+		"nats://to%2Fken@one":                    "nats://to%2Fken@one",
 		"ws://one,nats://u:pa,wss@two":           "ws://one nats://u:pa,wss@two",
 		"nats://u:p@[::1]:4222,[fe80::1%25eth0]": "nats://u:p@[::1]:4222 nats://u:p@[fe80::1%25eth0]",
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // Errors that callers branch on with errors.Is.
@@ -57,7 +58,7 @@ func (p *publisher) streamOf(ctx context.Context, js jetstream.JetStream, topic 
 	if p.cfg.Stream != nil {
 		name := p.cfg.Stream(topic)
 		if name == "" {
-			return stream{}, core.Unavailable(fmt.Errorf("%w %q: Config.Stream knows none", ErrNoStream, topic))
+			return stream{}, core.Unavailable(fmt.Errorf("%w %q: Config.Stream returned none", ErrNoStream, topic))
 		}
 		return stream{name: name}, nil
 	}
@@ -126,12 +127,8 @@ func createCommand(topic string) string {
 }
 
 // unsafeStream returns every problem of a stream.
-func unsafeStream(c *jetstream.StreamConfig) (problems []error) {
-	refuse := func(bad bool, text string) {
-		if bad {
-			problems = append(problems, errors.New(text))
-		}
-	}
+func unsafeStream(c *jetstream.StreamConfig) (problems link.Problems) {
+	refuse := problems.Add
 	refuse(c.NoAck, "it does not acknowledge: set no_ack to false")
 	refuse(c.Storage == jetstream.MemoryStorage, "it is in memory, so a restart of its servers loses all messages: "+
 		"make it anew with --storage file")
@@ -149,18 +146,19 @@ func Check(ctx context.Context, cfg Config, topics ...string) error {
 	if err != nil {
 		return err
 	}
-	conn, js, err := connect(o)
+	l := newLink(cfg.Bridge.Logger, o)
+	s, err := l.Connected(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer s.conn.Close()
 	var problems []error
 	for _, topic := range topics {
 		if err := checkSubject(topic); err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		if _, err := findStream(ctx, js, topic, cfg.AllowUnsafeStream); err != nil {
+		if _, err := findStream(ctx, s.js, topic, cfg.AllowUnsafeStream); err != nil {
 			problems = append(problems, err)
 		}
 	}

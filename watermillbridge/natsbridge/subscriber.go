@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // Subscriber is a message.Subscriber of JetStream. Its methods may be called at the same time.
@@ -25,14 +25,12 @@ import (
 // stream. An inbox keeps it, so lists of dead events have it as the offset.
 type Subscriber struct {
 	cfg     SubscriberConfig
-	options *nats.Options
+	link    link.Link[*session]
 	closing chan struct{} // closed when Close begins: no message is delivered any more
 	running sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
-	conn   *nats.Conn
-	js     jetstream.JetStream
 }
 
 var _ message.Subscriber = (*Subscriber)(nil)
@@ -44,7 +42,15 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Subscriber{cfg: cfg, options: options, closing: make(chan struct{})}, nil
+	s := &Subscriber{cfg: cfg, link: newLink(cfg.Logger, options), closing: make(chan struct{})}
+	s.link.HangUp = func(c *session) error {
+		if c.conn.IsConnected() { // a rejected message that the server did not hear of comes after AckWait
+			_ = c.conn.FlushTimeout(time.Second)
+		}
+		c.conn.Close()
+		return nil
+	}
+	return s, nil
 }
 
 // Subscribe implements message.Subscriber. A topic is a subject, or one with wildcards, of one
@@ -85,42 +91,16 @@ func (s *Subscriber) Close() error {
 	}
 	s.mu.Unlock()
 	s.running.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn != nil && s.conn.IsConnected() {
-		_ = s.conn.FlushTimeout(time.Second) // a rejected message that the server did not hear of comes after AckWait
-	}
-	if s.conn != nil {
-		s.conn.Close()
-	}
-	return nil
+	return s.link.Close()
 }
 
 // consumer returns the durable consumer of a topic.
 func (s *Subscriber) consumer(ctx context.Context, topic string) (jetstream.Consumer, error) {
-	js, err := s.connected()
+	c, err := s.link.Connected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.durable(ctx, js, topic)
-}
-
-// connected returns JetStream. The first call connects. The client closes a connection by itself
-// when the server refuses its credentials again and again: then there is a new one.
-func (s *Subscriber) connected() (jetstream.JetStream, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, watermillbridge.ErrClosed
-	}
-	if s.conn == nil || s.conn.IsClosed() {
-		conn, js, err := connect(s.options)
-		if err != nil {
-			return nil, err
-		}
-		s.conn, s.js = conn, js
-	}
-	return s.js, nil
+	return s.cfg.durable(ctx, c.js, topic)
 }
 
 // checkFilter refuses a topic that is no subject to subscribe to.

@@ -39,8 +39,8 @@ var (
 //   - ClassUnavailable: the server cannot be reached or used now. Examples: no connection is free;
 //     the server loads its data, is a replica, is full (maxmemory), cannot save, or has too few
 //     replicas; rights are missing; the topic's key is not a stream.
-//   - ClassTransient: every other error, which core.Config.Classifier then judges. It knows network
-//     errors.
+//   - ClassTransient: every other error, which relay.Config.Classifier then judges. It knows
+//     network errors.
 func Classify(err error) core.Class {
 	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) ||
 		errors.Is(err, redis.ErrPoolExhausted) {

@@ -4,18 +4,18 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
-// ErrUnsafeConfig: Config.Client has settings that double events or ignore time limits, or is a
+// errUnsafeConfig: Config.Client has settings that double events or ignore time limits, or is a
 // client for which order cannot be kept. The error names each problem with the remedy.
-var ErrUnsafeConfig = errors.New("redisbridge: unsafe Redis configuration")
+var errUnsafeConfig = errors.New("redisbridge: unsafe Redis configuration")
 
 // Config configures a Publisher. Only Client is required.
 type Config struct {
@@ -26,7 +26,7 @@ type Config struct {
 	// that fewer have within ReplicaTimeout is written again later, so consumers may see a copy. It
 	// needs a *redis.Client. Default: 0, the answer of the server is enough.
 	Replicas int
-	// ReplicaTimeout must be shorter than core.Config.PublishTimeout. Default: 1 s.
+	// ReplicaTimeout must be shorter than relay.Config.PublishTimeout. Default: 1 s.
 	ReplicaTimeout time.Duration
 	// MaxLen is the length beyond which a stream loses its oldest entries with each new one, read
 	// or not. Set it only if every consumer is always far less than that behind. Default: 0,
@@ -59,16 +59,12 @@ const maxString = 512 << 20
 func Options(address string) (*redis.Options, error) {
 	o, err := redis.ParseURL(address)
 	if err != nil {
-		// The text of err may have the URL, and so the password.
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err
-		}
-		return nil, fmt.Errorf("redisbridge: the URL: %w", err)
+		return nil, fmt.Errorf("redisbridge: the URL: %w", link.ParseError(err))
 	}
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = cmp.Or(o.MaxRetries, -1)
 	o.DialerRetries = 1                 // the relay tries again
-	o.PoolSize = cmp.Or(o.PoolSize, 32) // core.Config.Workers
+	o.PoolSize = cmp.Or(o.PoolSize, 32) // relay.Config.Workers
 	o.ClientName = cmp.Or(o.ClientName, "ormoutbox")
 	return o, nil
 }
@@ -85,18 +81,14 @@ func (c *Config) validate() error {
 		return fmt.Errorf("redisbridge: Config.ReplicaTimeout %s is less than a millisecond", c.ReplicaTimeout)
 	}
 	if err := errors.Join(c.unsafeSettings()...); err != nil {
-		return fmt.Errorf("%w:\n%w", ErrUnsafeConfig, err)
+		return fmt.Errorf("%w:\n%w", errUnsafeConfig, err)
 	}
 	return nil
 }
 
 // unsafeSettings returns every problem of the client.
-func (c *Config) unsafeSettings() (problems []error) {
-	refuse := func(bad bool, format string, args ...any) {
-		if bad {
-			problems = append(problems, fmt.Errorf(format, args...))
-		}
-	}
+func (c *Config) unsafeSettings() (problems link.Problems) {
+	refuse := problems.Add
 	const timeouts = "ContextTimeoutEnabled is false: a publish would not end with its time; set true"
 	switch client := c.Client.(type) {
 	case *redis.Client:

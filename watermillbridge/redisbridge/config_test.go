@@ -93,7 +93,10 @@ func TestOptions(t *testing.T) {
 	if err != nil || o.PoolSize != 7 || o.ClientName != "orders" || o.MaxRetries != -1 || !o.ContextTimeoutEnabled {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for _, address := range []string{"http://u:s3cret@x", "redis://u:s3cret@x\x7f", "redis://u:s3cret@x/y"} {
+	for _, address := range []string{
+		"http://u:s3cret@x", "redis://u:s3cret@x\x7f", "redis://u:s3cret@x/y", "redis://u:s3cret/s3cret@x",
+		"redis://u/s3cret@x",
+	} {
 		if _, err := redisbridge.Options(address); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %v", address, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // ErrReplicas: fewer replicas than Config.Replicas have the entry within Config.ReplicaTimeout. The
@@ -39,30 +41,11 @@ func NewPublisher(cfg Config) (*watermillbridge.Publisher, error) {
 	}
 	cfg.Bridge.MaxPayload = cmp.Or(cfg.Bridge.MaxPayload, maxString)
 	cfg.Bridge.Receipt = receipt
-	p := &publisher{cfg: cfg, checking: make(chan struct{}, 1), every: checkEvery}
+	p := newPublisher(cfg)
 	if cfg.Bridge.CheckSize == nil {
 		cfg.Bridge.CheckSize = p.checkSize
 	}
-	var inner message.Publisher = p
-	if cfg.Decorate != nil {
-		if inner = cfg.Decorate(p); inner == nil {
-			return nil, errors.New("redisbridge: Config.Decorate returned nil")
-		}
-	}
-	return watermillbridge.NewPublisher(tracked{inner}, cfg.Bridge)
-}
-
-// tracked puts a value into the message's context before decorators see the message. The receipt is
-// read from that value. So the receipt is kept if a decorator sends a copy with the message's
-// context.
-type tracked struct{ message.Publisher }
-
-// Publish implements message.Publisher.
-func (t tracked) Publish(topic string, msgs ...*message.Message) error {
-	for _, msg := range msgs {
-		msg.SetContext(context.WithValue(msg.Context(), placeKey{}, new(string)))
-	}
-	return t.Publisher.Publish(topic, msgs...)
+	return link.NewPublisher("redisbridge", p, cfg.Bridge, cfg.Decorate, placeKey{}, func() any { return new(string) })
 }
 
 type placeKey struct{}
@@ -76,43 +59,61 @@ func receipt(msg *message.Message) string {
 
 // publisher is a message.Publisher that returns nil when Redis has the entry.
 type publisher struct {
-	cfg      Config
-	every    time.Duration             // checkEvery
-	checking chan struct{}             // capacity 1: held while the server is checked
-	checked  atomic.Pointer[time.Time] // when the server was checked; nil: not since the last failure
-	longest  atomic.Int64              // proto-max-bulk-len of the server; 0: not known
-	warned   atomic.Bool               // warnings about the server are logged once
-	closed   atomic.Bool
+	cfg    Config
+	every  time.Duration // checkEvery
+	link   link.Link[*checked]
+	warned atomic.Bool // warnings about the server are logged once
+}
+
+// checked is what is known of the servers. The client connects to them by itself.
+type checked struct {
+	at      time.Time
+	longest int64       // proto-max-bulk-len; 0: not known
+	stale   atomic.Bool // a publish failed, so another server may answer next
+}
+
+func newPublisher(cfg Config) *publisher {
+	p := &publisher{cfg: cfg, every: checkEvery}
+	p.link = link.Link[*checked]{
+		Bridge: "redisbridge", Address: address(cfg.Client), Logger: cfg.Bridge.Logger, Dial: p.check,
+		Broken: func(c *checked) bool { return c.stale.Load() || time.Since(c.at) >= p.every },
+		HangUp: func(*checked) error { return nil },
+	}
+	return p
+}
+
+// address is where a client connects to.
+func address(client redis.UniversalClient) string {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c.Options().Addr
+	case *redis.ClusterClient:
+		return strings.Join(c.Options().Addrs, ",")
+	}
+	return "Redis"
 }
 
 // Publish implements message.Publisher.
 func (p *publisher) Publish(topic string, msgs ...*message.Message) error {
-	for _, msg := range msgs {
-		if err := p.publish(topic, msg); err != nil {
-			return err
-		}
-	}
-	return nil
+	return link.Each(topic, msgs, p.publish)
 }
 
 func (p *publisher) publish(topic string, msg *message.Message) error {
-	if p.closed.Load() {
-		return core.Unavailable(watermillbridge.ErrClosed)
-	}
 	ctx := msg.Context()
-	if err := p.check(ctx); err != nil {
+	server, err := p.link.Connected(ctx)
+	if err != nil {
 		return err
 	}
 	values := entry(msg)
-	if err := p.tooLong(values); err != nil {
+	if err := server.tooLong(values); err != nil {
 		return core.Permanent(err)
 	}
 	id, err := p.add(ctx, &redis.XAddArgs{
 		Stream: topic, Values: values, MaxLen: p.cfg.MaxLen, Approx: p.cfg.MaxLen > 0,
 	})
 	if err != nil {
-		p.checked.Store(nil) // another server may answer next
-		return marked(fmt.Errorf("redisbridge: XADD to stream %q: %w", topic, err))
+		server.stale.Store(true)
+		return marked(fmt.Errorf("redisbridge: publish to %s: XADD to stream %q: %w", p.link.Address, topic, err))
 	}
 	if place, ok := ctx.Value(placeKey{}).(*string); ok {
 		*place = topic + "@" + id
@@ -120,56 +121,37 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 	return nil
 }
 
-// check checks the server unless it was checked lately. One caller at a time does it. The others
-// wait, unless the check is a repeated one.
-func (p *publisher) check(ctx context.Context) error {
-	last := p.checked.Load()
-	if last != nil && time.Since(*last) < p.every {
-		return nil
-	}
-	select {
-	case p.checking <- struct{}{}:
-	default:
-		if last != nil {
-			return nil
-		}
-		select {
-		case p.checking <- struct{}{}:
-		case <-ctx.Done():
-			return fmt.Errorf("redisbridge: check the server: %w", ctx.Err())
-		}
-	}
-	defer func() { <-p.checking }()
-	if now := p.checked.Load(); now != nil && now != last {
-		return nil
-	}
+// checkWithin bounds a check. It ends before relay.Config.PublishTimeout, so that its error is
+// told.
+const checkWithin = 4 * time.Second
+
+// check checks the servers.
+func (p *publisher) check() (*checked, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), checkWithin)
+	defer cancel()
 	cfg := p.cfg
 	if p.warned.Load() {
 		cfg.Bridge.Logger = slog.New(slog.DiscardHandler)
 	}
 	longest, err := checkServers(ctx, &cfg)
 	if err != nil {
-		p.checked.Store(nil)
-		return err
+		return nil, err
 	}
 	p.warned.Store(true)
-	p.longest.Store(longest)
-	p.checked.Store(new(time.Now()))
-	return nil
+	return &checked{at: time.Now(), longest: longest}, nil
 }
 
 // tooLong returns an error if the server would break the connection because of the length of a
 // value. It does so without an answer that the client could read, so the event would seem to meet
 // an outage each time.
-func (p *publisher) tooLong(values []any) error {
-	longest := p.longest.Load()
-	if longest == 0 {
+func (c *checked) tooLong(values []any) error {
+	if c.longest == 0 {
 		return nil
 	}
 	for i := 1; i < len(values); i += 2 {
-		if v, ok := values[i].([]byte); ok && int64(len(v)) > longest {
+		if v, ok := values[i].([]byte); ok && int64(len(v)) > c.longest {
 			return fmt.Errorf("redisbridge: %s has %d bytes, more than proto-max-bulk-len %d of the server: store the "+
-				"payload elsewhere and send a reference, or raise proto-max-bulk-len", values[i-1], len(v), longest)
+				"payload elsewhere and send a reference, or raise proto-max-bulk-len", values[i-1], len(v), c.longest)
 		}
 	}
 	return nil
@@ -177,7 +159,12 @@ func (p *publisher) tooLong(values []any) error {
 
 // checkSize is the watermillbridge.Config.CheckSize. It knows the limit of the server after the
 // first publish.
-func (p *publisher) checkSize(e core.Event) error { return p.tooLong([]any{fieldPayload, e.Payload}) }
+func (p *publisher) checkSize(e core.Event) error {
+	if c, ok := p.link.Last(); ok {
+		return c.tooLong([]any{fieldPayload, e.Payload})
+	}
+	return nil
+}
 
 // add writes an entry and waits for the replicas.
 func (p *publisher) add(ctx context.Context, args *redis.XAddArgs) (id string, err error) {
@@ -211,10 +198,14 @@ func marked(err error) error {
 	return err
 }
 
+// WaitsFor returns what a publish waits for that has no answer.
+func (p *publisher) WaitsFor() error { return p.link.WaitsFor() }
+
 // Close implements message.Publisher.
 func (p *publisher) Close() error {
-	if p.closed.Swap(true) {
-		return nil
+	_ = p.link.Close() // later publishes fail
+	if err := p.cfg.Client.Close(); !errors.Is(err, redis.ErrClosed) {
+		return err
 	}
-	return p.cfg.Client.Close()
+	return nil
 }

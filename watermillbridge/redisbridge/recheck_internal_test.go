@@ -48,8 +48,10 @@ func TestTheServerIsCheckedAgain(t *testing.T) {
 	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	client.AddHook(server)
-	p := &publisher{cfg: Config{Client: client}, checking: make(chan struct{}, 1), every: time.Hour}
-	p.cfg.Bridge.Logger = slog.New(slog.DiscardHandler)
+	cfg := Config{Client: client}
+	cfg.Bridge.Logger = slog.New(slog.DiscardHandler)
+	p := newPublisher(cfg)
+	p.every = time.Hour
 	publish := func() error { return p.Publish("orders", message.NewMessage("1", nil)) }
 	for range 3 {
 		if err := publish(); err != nil || server.checks != 1 {

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
 // ErrUnsafeServer: the server would lose entries that it has acknowledged. Its class is
@@ -76,16 +77,21 @@ func maxValue(ctx context.Context, c redis.Cmdable) int64 {
 
 func checkServer(ctx context.Context, c redis.Cmdable, cfg *Config) error {
 	text, err := c.Info(ctx).Result()
+	// The server has closed the connection meanwhile. The client looks for that before it takes an
+	// idle one, but cannot see it through TLS.
+	if errors.Is(err, io.EOF) {
+		text, err = c.Info(ctx).Result()
+	}
 	if err != nil {
 		if answer, ok := errors.AsType[redis.Error](err); ok && strings.HasPrefix(answer.Error(), "NOPERM") {
 			cfg.Bridge.Logger.Warn("redisbridge: the user has no right to INFO, so the server is not checked",
-				"err", err)
+				"error", err)
 			return nil
 		}
 		if client, ok := c.(*redis.Client); ok && client.Options().TLSConfig == nil {
 			err = mayWantTLS(err)
 		}
-		return marked(fmt.Errorf("redisbridge: INFO: %w", err))
+		return marked(fmt.Errorf("INFO: %w", err))
 	}
 	info := parseInfo(text)
 	if err := errors.Join(unsafeServer(info)...); err != nil && !cfg.AllowUnsafeServer {
@@ -115,15 +121,12 @@ func parseInfo(text string) map[string]string {
 }
 
 // unsafeServer returns every problem of a server.
-func unsafeServer(info map[string]string) (problems []error) {
-	if policy := info["maxmemory_policy"]; strings.HasPrefix(policy, "allkeys-") {
-		problems = append(problems, fmt.Errorf("maxmemory-policy is %s: a full server deletes whole streams; set "+
-			"noeviction (volatile-* is safe as long as no stream has a TTL)", policy))
-	}
-	if info["role"] == "slave" {
-		problems = append(problems, fmt.Errorf("it is a replica of %s: connect to that server, or through Sentinel "+
-			"with redis.NewFailoverClient", info["master_host"]))
-	}
+func unsafeServer(info map[string]string) (problems link.Problems) {
+	policy := info["maxmemory_policy"]
+	problems.Add(strings.HasPrefix(policy, "allkeys-"), "maxmemory-policy is %s: a full server deletes whole streams; "+
+		"set noeviction (volatile-* is safe as long as no stream has a TTL)", policy)
+	problems.Add(info["role"] == "slave", "it is a replica of %s: connect to that server, or through Sentinel with "+
+		"redis.NewFailoverClient", info["master_host"])
 	return problems
 }
 

@@ -3,60 +3,30 @@ package capture
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"io"
-	"reflect"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/inmemory"
 )
 
 // Answer has the rows that a statement returned.
-type Answer struct {
-	Columns []string
-	Types   []*sql.ColumnType // nil if they are not known
-	Rows    [][]any           // as the driver gave them
-}
-
-// Rows are rows that a statement returned, such as *sql.Rows.
-type Rows interface {
-	Columns() ([]string, error)
-	ColumnTypes() ([]*sql.ColumnType, error)
-	Next() bool
-	Scan(dest ...any) error
-	Err() error
-	Close() error
-}
+type Answer inmemory.Rows
 
 // ReadAll reads rows to their end and closes them. After an error the result has the rows before
 // it.
-func ReadAll(rows Rows) (_ *Answer, err error) {
-	defer func() {
-		// ORMs look at the driver's own error, so it is not wrapped.
-		if cerr := rows.Close(); err == nil {
-			err = cerr
-		}
-	}()
-	names, err := rows.Columns()
-	if err != nil {
-		return &Answer{}, err
-	}
-	a := &Answer{Columns: slices.Clone(names)} // a driver may use the slice again
-	if a.Types, err = rows.ColumnTypes(); err != nil {
-		return a, err
-	}
-	dest := make([]any, len(names))
-	for rows.Next() {
-		row := make([]any, len(names))
-		for i := range row {
-			dest[i] = &row[i]
-		}
-		if err := rows.Scan(dest...); err != nil {
-			return a, err
-		}
-		a.Rows = append(a.Rows, row)
-	}
-	return a, rows.Err()
+func ReadAll(rows inmemory.Source) (*Answer, error) {
+	a, err := inmemory.Read(rows)
+	return (*Answer)(&a), err
+}
+
+// Replay returns the rows as *sql.Rows for code that reads nothing else. failed is the error after
+// the last row, or nil. Call done after the rows have been read.
+func (a *Answer) Replay(failed error) (rows *sql.Rows, done func(), err error) {
+	return (*inmemory.Rows)(a).Replay(context.Background(), failed)
 }
 
 // part returns the columns from one to another, for the same rows.
@@ -96,65 +66,84 @@ func (a *Answer) plain() {
 	}
 }
 
-// Replay returns the rows as *sql.Rows for code that reads nothing else. failed is the error after
-// the last row, or nil. Call done after the rows have been read.
-func (a *Answer) Replay(failed error) (rows *sql.Rows, done func(), err error) {
-	db := sql.OpenDB(replay{a, failed})
-	done = func() { _ = db.Close() }
-	rows, err = db.QueryContext(context.Background(), "")
-	return rows, done, err
+// Server keeps what a Capture has asked the database about itself. An adapter has one for each
+// database. The zero value is ready for use. It is safe for use by several goroutines.
+type Server struct {
+	mu      sync.Mutex
+	asked   bool
+	mariaDB bool
+	uniques map[string]uniques // of each table
 }
 
-// replay is a driver whose only answer is known.
-type replay struct {
-	*Answer
-	failed error
+type uniques struct {
+	all []unique
+	at  time.Time
 }
 
-func (r replay) Connect(context.Context) (driver.Conn, error) { return r, nil }
-func (r replay) Driver() driver.Driver                        { return r }
-func (r replay) Open(string) (driver.Conn, error)             { return r, nil }
-func (r replay) Prepare(string) (driver.Stmt, error)          { return nil, driver.ErrSkip }
-func (r replay) Begin() (driver.Tx, error)                    { return nil, driver.ErrSkip }
-func (r replay) Close() error                                 { return nil }
-
-func (r replay) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
-	return &replayed{replay: r}, nil
+// unique is a unique key that is not the primary key.
+type unique struct {
+	name    string
+	columns []string // in lower case
+	whole   bool     // of whole columns, not of prefixes or expressions
 }
 
-type replayed struct {
-	replay
-	next int
+// quoted returns the key with its columns as a text has them.
+func (u unique) quoted() *unique {
+	q := unique{name: u.name, columns: make([]string, len(u.columns))}
+	for i, column := range u.columns {
+		q.columns[i] = "`" + column + "`"
+	}
+	return &q
 }
 
-func (r *replayed) Columns() []string { return r.Answer.Columns }
+// isMariaDB tells MariaDB, which has RETURNING, from MySQL.
+func (v *Server) isMariaDB(ctx context.Context, s Session) (bool, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.asked {
+		return v.mariaDB, nil
+	}
+	a, err := s.Read(ctx, "SELECT VERSION()", nil)
+	if err != nil {
+		return false, err
+	}
+	v.asked, v.mariaDB = true, strings.Contains(textOf(a.Rows[0][0]), "MariaDB")
+	return v.mariaDB, nil
+}
 
-func (r *replayed) Next(dest []driver.Value) error {
-	if r.next == len(r.Rows) {
-		if r.failed != nil {
-			return r.failed
+// others returns the unique keys of a table besides the primary key. The answer is kept for a
+// minute.
+func (v *Server) others(ctx context.Context, s Session, table string) ([]unique, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if u, ok := v.uniques[table]; ok && time.Since(u.at) < time.Minute {
+		return u.all, nil
+	}
+	a, err := s.Read(ctx, "SHOW INDEX FROM "+table+" WHERE Non_unique = 0 AND Key_name <> 'PRIMARY'", nil)
+	if err != nil {
+		return nil, err
+	}
+	at := func(row []any, column string) any { return row[slices.Index(a.Columns, column)] }
+	var all []unique
+	for _, row := range a.Rows {
+		name := textOf(at(row, "Key_name"))
+		if len(all) == 0 || all[len(all)-1].name != name {
+			all = append(all, unique{name: name, whole: true})
 		}
-		return io.EOF
+		u := &all[len(all)-1]
+		u.columns = append(u.columns, strings.ToLower(textOf(at(row, "Column_name"))))
+		u.whole = u.whole && at(row, "Column_name") != nil && at(row, "Sub_part") == nil
 	}
-	for i, v := range r.Rows[r.next] {
-		dest[i] = v
+	if v.uniques == nil {
+		v.uniques = map[string]uniques{}
 	}
-	r.next++
-	return nil
+	v.uniques[table] = uniques{all, time.Now()}
+	return all, nil
 }
 
-// ColumnTypeScanType and ColumnTypeDatabaseTypeName are for rows that are read into a map.
-
-func (r *replayed) ColumnTypeScanType(i int) reflect.Type {
-	if r.Types == nil {
-		return reflect.TypeFor[any]()
+func textOf(v any) string {
+	if b, ok := v.([]byte); ok {
+		return string(b)
 	}
-	return r.Types[i].ScanType()
-}
-
-func (r *replayed) ColumnTypeDatabaseTypeName(i int) string {
-	if r.Types == nil {
-		return ""
-	}
-	return r.Types[i].DatabaseTypeName()
+	return fmt.Sprint(v)
 }

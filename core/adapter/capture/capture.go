@@ -39,7 +39,7 @@ type Capture struct {
 	filter    func(row []any) bool // tells whether a returned row is one that was changed; nil: all are
 	told      []row                // each row once, as it was in the end
 
-	*adapter.Captured // of one Publish, which has an outcome of its own
+	*captured // of one Publish, which has an outcome of its own
 
 	taken   []taken
 	takeErr error
@@ -53,10 +53,15 @@ type row struct {
 	of    string // one character for each model with a Recorder: '1' if this is its row
 }
 
+// errPanicked is the reason why a transaction must not commit after a statement whose events were
+// not written, because a function of the program panicked or ended its goroutine. The panic itself
+// goes on.
+var errPanicked = errors.New("outbox: a function panicked before the events of its statement were written")
+
 // New begins the capture of a statement. tx refuses to commit from now on.
 func New(st Statement, tx Tx, on *Server) *Capture {
 	c := &Capture{st: st, tx: tx, on: on, saved: make([]core.Recorder, len(st.Models))}
-	c.lift = tx.RefuseCommit(adapter.ErrPanicked)
+	c.lift = tx.RefuseCommit(errPanicked)
 	for i := range st.Models {
 		if r := st.Models[i].Recorder; r != nil {
 			c.saved[i] = *r
@@ -387,7 +392,7 @@ func (c *Capture) Tell(ctx context.Context, publish func(events []core.Event) er
 		if err := c.putBack(); err != nil {
 			return err
 		}
-		return c.mapped(ctx, c.Captured, c.st.On)
+		return c.mapped(ctx, c.captured, c.st.On)
 	})
 }
 
@@ -397,7 +402,7 @@ func (c *Capture) TellOther(ctx context.Context, on []adapter.Mapper, publish fu
 	if !c.sent {
 		return nil
 	}
-	var other adapter.Captured
+	var other captured
 	err := c.mapped(ctx, &other, on)
 	if err == nil && len(other.Events()) > 0 {
 		err = publish(other.Events())
@@ -410,7 +415,7 @@ func (c *Capture) TellOther(ctx context.Context, on []adapter.Mapper, publish fu
 }
 
 // mapped calls On functions for each changed row.
-func (c *Capture) mapped(ctx context.Context, into *adapter.Captured, on []adapter.Mapper) error {
+func (c *Capture) mapped(ctx context.Context, into *captured, on []adapter.Mapper) error {
 	for _, r := range c.told {
 		for _, fn := range on {
 			if err := into.Map(ctx, fn, c.st.Op, r.model, r.key); err != nil {

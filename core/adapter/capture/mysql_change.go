@@ -59,12 +59,10 @@ func (c *Capture) changed(ctx context.Context, s Session, text string, args []an
 		return nil, c.refuseBefore(fmt.Errorf("it would change %d rows, and their keys are too many for one statement",
 			len(keys.Rows)))
 	}
-	res, err := s.Send(ctx, ch.head.text+bound.text+in+"\n"+ch.tail.text, bound.args)
+	res, err := c.send(ctx, s, ch.head.text+bound.text+in+"\n"+ch.tail.text, bound.args)
 	if err != nil {
-		c.failed(err)
 		return nil, err
 	}
-	c.sent = true
 	if remove {
 		return res, c.removed(ctx, s, res, ch.own.text, found)
 	}
@@ -149,12 +147,10 @@ func (c *Capture) lockRows(ctx context.Context, s Session, ch change, whole bool
 }
 
 func (c *Capture) setsKey(ch change) bool {
-	for _, k := range c.st.Columns[:c.st.Keys] {
-		if _, ok := ch.sets[column(k)]; ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.st.Columns[:c.st.Keys], func(k string) bool {
+		_, ok := ch.sets[column(k)]
+		return ok
+	})
 }
 
 // column is the name of a column without its table and quotes.
@@ -274,8 +270,8 @@ func (c *Capture) readBack(ctx context.Context, s Session, table string, keys []
 		columns = append(slices.Clip(columns), bits)
 	}
 	all := &Answer{}
-	for from := 0; from < len(keys); from += partOfKeys {
-		a, err := c.readKeys(ctx, s, table, columns, bitArgs, keys[from:min(from+partOfKeys, len(keys))], lock)
+	for part := range slices.Chunk(keys, partOfKeys) {
+		a, err := c.readKeys(ctx, s, table, columns, bitArgs, part, lock)
 		if err != nil {
 			return adapter.Errorf("outbox: read the rows that %s of %s changed: %w", c.st.Op, c.st.Of, err)
 		}

@@ -19,7 +19,7 @@ import (
 
 // Store is an inbox.Store in memory. It joins any transaction that reports its end
 // (core.Tx.Tracked), such as those of outboxtest.Repository. A transaction whose outcome is unknown
-// counts as rolled back. Make one with NewStore; it is safe for use by several goroutines.
+// counts as rolled back. Make one with [NewStore]; it is safe for use by several goroutines.
 type Store struct {
 	mu       sync.Mutex
 	rows     map[inbox.Key]row
@@ -315,7 +315,7 @@ func (s *Store) change(keys []inbox.Key, actor, reason string, do func(*row)) (c
 	}
 	for _, k := range keys {
 		if err := k.Validate(); err != nil {
-			return 0, err
+			return 0, fmt.Errorf("%w: %w", inbox.ErrInvalidRequest, err)
 		}
 	}
 	s.mu.Lock()

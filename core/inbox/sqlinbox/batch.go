@@ -27,11 +27,11 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 	order := make([]int, 0, len(events))
 	for n, e := range events {
 		if err := e.Validate(); err != nil {
-			return nil, s.db.Wrap(what, fmt.Errorf("event %d: %w", n, err))
+			return nil, tables.Wrap(what, fmt.Errorf("event %d: %w", n, err))
 		}
 		if e.Consumer != events[0].Consumer || e.Handler != events[0].Handler {
-			return nil, s.db.Wrap(what, errors.New("its events are for more than one consumer or handler: give each a "+
-				"batch of its own"))
+			return nil, tables.Wrap(what, errors.New("its events are for more than one consumer or handler: "+
+				"give each a batch of its own"))
 		}
 		order = append(order, n)
 	}
@@ -49,11 +49,11 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 		}
 		return again
 	})
-	if err := s.db.Join(tx); err != nil {
-		return nil, s.db.Wrap(what, err)
+	if err := s.join(tx); err != nil {
+		return nil, tables.Wrap(what, err)
 	}
 	if err := s.sql.database.stillOpen(ctx, tx); err != nil {
-		return nil, s.db.Wrap(what, sqlstore.TxError(err))
+		return nil, tables.Wrap(what, sqlstore.TxError(err))
 	}
 	if len(events) == 0 {
 		return states, nil
@@ -61,7 +61,7 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 	h := s.handlers.of(events[0].Consumer, events[0].Handler)
 	for chunk := range slices.Chunk(order, s.sql.database.batchSize()) {
 		if err := s.beginChunk(ctx, tx, h, events, chunk, states); err != nil {
-			return nil, s.db.Wrap(what, sqlstore.TxError(err))
+			return nil, tables.Wrap(what, sqlstore.TxError(err))
 		}
 	}
 	for _, n := range copies {

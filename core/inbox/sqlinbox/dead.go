@@ -22,6 +22,9 @@ func (s *Store) Fail(ctx context.Context, f inbox.Failure) (state inbox.State, a
 	if err := f.Event.Validate(); err != nil {
 		return 0, 0, err
 	}
+	if err := s.prepare(ctx); err != nil {
+		return 0, 0, err
+	}
 	h := s.handlers.of(f.Event.Consumer, f.Event.Handler)
 	err = s.db.InTx(ctx, "record a failure", func(q sqlkit.Querier) error {
 		state, attempts, err = s.recordFailure(ctx, q, h, f)
@@ -79,6 +82,9 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 	if q.Consumer == "" {
 		return nil, fmt.Errorf("%w: DeadQuery.Consumer is empty", inbox.ErrInvalidRequest)
 	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
 	limit := q.Limit
 	if limit <= 0 {
 		limit = 100
@@ -98,21 +104,8 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 	}
 	text = s.db.Statement(text + " ORDER BY received_at, handler, tenant_id, event_id LIMIT ?")
 	args = append(args, min(limit, 1000))
-	err = s.db.Single(ctx, "list dead events", func(qr sqlkit.Querier) error {
-		list = nil
-		return sqlkit.EachRow(ctx, qr, text, args, func(rows core.Rows) error {
-			var e inbox.DeadEvent
-			var received, failed int64
-			err := rows.Scan(&e.Consumer, &e.Handler, &e.Tenant, &e.EventID, &e.Type, &e.Version, &e.AggregateType,
-				&e.AggregateID, &e.PartitionKey,
-				&e.KeySeq, &e.Topic, &e.Partition, &e.Offset, &e.Located, &e.Attempts, &e.Code, &e.Text, &received,
-				&failed)
-			e.ReceivedAt, e.FailedAt = time.UnixMicro(received).UTC(), time.UnixMicro(failed).UTC()
-			list = append(list, e)
-			return err
-		})
-	})
-	return list, err
+	return sqlstore.List(ctx, s.db, "list dead events", text, args,
+		func(rows core.Rows) (inbox.DeadEvent, error) { return scanFailure(rows) })
 }
 
 // Redrive lets dead events be processed again, with fresh attempts, when they are delivered again.
@@ -120,6 +113,9 @@ func (s *Store) ListDead(ctx context.Context, q inbox.DeadQuery) (list []inbox.D
 // were not dead.
 func (s *Store) Redrive(ctx context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
 	if err := checkRequest(keys, actor, reason); err != nil {
+		return 0, err
+	}
+	if err := s.prepare(ctx); err != nil {
 		return 0, err
 	}
 	err = s.db.InTx(ctx, "redrive", func(q sqlkit.Querier) error {
@@ -142,7 +138,7 @@ func checkRequest(keys []inbox.Key, actor, reason string) error {
 	}
 	for _, k := range keys {
 		if err := k.Validate(); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", inbox.ErrInvalidRequest, err)
 		}
 	}
 	return nil
@@ -159,3 +155,60 @@ func ascending(keys []inbox.Key) []inbox.Key {
 
 // noteOf is what a row keeps of a person's request.
 func noteOf(actor, reason string) any { return sqlstore.Column(actor+": "+reason, 2048) }
+
+// Discard ends dead events: from then on they are inbox.StateProcessed, and Redrive does not change
+// them. It returns how many events changed; the others were not dead.
+//
+// The row of a discarded event in {seen} is that of a processed one. So every version of this
+// package acknowledges its copies and deletes it in time. Its row in {failure} has the status 0,
+// the code "discarded" and the actor with the reason. No processed event has a row there.
+func (s *Store) Discard(ctx context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {
+	if err := checkRequest(keys, actor, reason); err != nil {
+		return 0, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return 0, err
+	}
+	err = s.db.InTx(ctx, "discard", func(q sqlkit.Querier) error {
+		changed = 0
+		for _, k := range ascending(keys) {
+			done, err := s.discard(ctx, q, k, noteOf(actor, reason))
+			if err != nil {
+				return err
+			}
+			if done {
+				changed++
+			}
+		}
+		return nil
+	})
+	return changed, err
+}
+
+// discard ends one event. Like Begin and Fail it locks the row in {seen} first.
+func (s *Store) discard(ctx context.Context, q sqlkit.Querier, k inbox.Key, note any) (done bool, err error) {
+	h := s.handlers.of(k.Consumer, k.Handler)
+	var processed, attempts int
+	found, err := sqlkit.FirstRow(ctx, q, s.sql.see, h.key(k), &processed, &attempts)
+	if err != nil || !found || processed == 1 {
+		return false, err
+	}
+	var f failure
+	if _, err := f.read(ctx, q, s.sql.seeFailure, k); err != nil || f.status != statusDead {
+		return false, err
+	}
+	if _, err := q.Exec(ctx, s.sql.discard, append([]any{note}, failureKey(k)...)...); err != nil {
+		return false, err
+	}
+	_, err = q.Exec(ctx, s.sql.take, append([]any{f.attempts}, h.key(k)...)...)
+	return err == nil, err
+}
+
+// cleanDiscarded deletes at most limit rows in {failure} of events that a person discarded longer
+// than keep ago. Cleanup does this before it deletes the rows of these events in {seen}, so that no
+// event that is new again finds the row of a discarded one.
+func (s *Store) cleanDiscarded(ctx context.Context, consumer string, keep time.Duration, limit int) error {
+	_, err := s.sql.cleanupDiscarded.Run(ctx, s.db, "clean up discarded events", []any{consumer}, consumer,
+		sqlstore.Micros(keep), int64(limit))
+	return err
+}

@@ -10,34 +10,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
-const mysqlUnless = " ON DUPLICATE KEY UPDATE copies = copies + 1"
-
 var mysqlVariant = variant{
-	unless:       mysqlUnless,
-	guarded:      seenHead + "SELECT " + seenDone + " FROM DUAL WHERE @@in_transaction = 1" + mysqlUnless,
-	unlessFailed: " ON DUPLICATE KEY UPDATE attempts = attempts",
-	list:         strings.Replace(listHandler, "INSERT", "INSERT IGNORE", 1),
-	again:        " ON DUPLICATE KEY UPDATE topic = VALUES(topic), seen_at = VALUES(seen_at)",
-	cleanupKeys:  "DELETE FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?",
-	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
-		return sqlstore.CleanupByKey{
-			Find: n.Statement("SELECT tenant_id, event_id FROM {seen} WHERE handler_id = ? AND " +
-				"processed_at < {ago} ORDER BY processed_at LIMIT ?{skip}"),
-			Columns: 2,
-			Delete: func(keys int) string {
-				return n.Statement("DELETE FROM {seen} WHERE " + sqlstore.AnyOf(seenIs, keys))
-			},
-		}
-	},
-	cleanupDiscarded: func(n sqlstore.Names) sqlstore.Cleanup {
-		return sqlstore.CleanupByKey{
-			Find:    n.Statement("SELECT handler, tenant_id, event_id FROM {failure} WHERE " + failureOld + "{skip}"),
-			Columns: 3,
-			Delete: func(keys int) string {
-				return n.Statement("DELETE FROM {failure} WHERE " + sqlstore.AnyOf(failureIs, keys))
-			},
-		}
-	},
+	list:        "INSERT IGNORE " + listHandler,
+	cleanupKeys: "DELETE FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?",
 	database: func(n sqlstore.Names) database {
 		const see = "SELECT tenant_id, event_id, " + isProcessed + ", copies FROM {seen} WHERE "
 		return &mysql{
@@ -45,7 +20,7 @@ var mysqlVariant = variant{
 				"ON DUPLICATE KEY UPDATE updated_at = UTC_TIMESTAMP(6)"),
 			advanceKey: n.Statement("UPDATE {inbox_key} SET last_seq = ?, updated_at = {now} WHERE " + laneIs +
 				" AND last_seq < ?"),
-			insert: func(rows int) string { return n.Statement(insertRows(rows) + mysqlUnless) },
+			insert: func(rows int) string { return n.Statement(insertRows(rows) + unlessSeen(n)) },
 			see:    func(keys int) string { return n.Statement(see + seeByKeys(keys)) },
 		}
 	},

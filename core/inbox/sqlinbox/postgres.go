@@ -11,25 +11,14 @@ import (
 )
 
 var postgresVariant = variant{
-	unless: conflict, unlessFailed: failureConflict, list: listHandler + listConflict,
-	again: programAgain,
-	cleanupKeys: "DELETE FROM {inbox_key} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {inbox_key} WHERE " +
-		"consumer = ? AND updated_at < {ago} " +
-		"LIMIT ?::bigint FOR UPDATE SKIP LOCKED))",
-	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
-		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {seen} WHERE ctid = ANY (ARRAY(SELECT ctid FROM " +
-			"{seen} WHERE handler_id = ? AND processed_at < {ago} " +
-			"ORDER BY processed_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))"))
-	},
-	cleanupDiscarded: func(n sqlstore.Names) sqlstore.Cleanup {
-		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {failure} WHERE ctid = ANY (ARRAY(SELECT ctid FROM " +
-			"{failure} WHERE " + failureOld + "::bigint FOR UPDATE SKIP LOCKED))"))
-	},
+	list: listOnce,
+	cleanupKeys: "DELETE FROM {inbox_key} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {inbox_key} WHERE consumer = ? " +
+		"AND updated_at < {ago} LIMIT ?::bigint FOR UPDATE SKIP LOCKED))",
 	database: func(n sqlstore.Names) database {
 		return &postgres{
 			upsertLane: upsertLane{n.Statement(advanceLane)},
 			insertAll: n.Statement(seenHead + "SELECT ?::bigint, v.tenant, v.event_id, v.source, 1, {now} " +
-				"FROM unnest(?::text[], ?::text[], ?::text[]) AS v(tenant, event_id, source)" + conflict +
+				"FROM unnest(?::text[], ?::text[], ?::text[]) AS v(tenant, event_id, source)" + unlessSeen(n) +
 				" RETURNING tenant_id, event_id"),
 			// The rows are read one by one, each by its whole key. For a list of keys PostgreSQL
 			// looks up only the parts that all keys have in common, and so reads all events of the

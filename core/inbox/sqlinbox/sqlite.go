@@ -9,25 +9,16 @@ import (
 )
 
 var sqliteVariant = variant{
-	unless: conflict, unlessFailed: failureConflict, list: listHandler + listConflict,
-	again: programAgain,
+	list: listOnce,
 	cleanupKeys: "DELETE FROM {inbox_key} WHERE (consumer, handler, tenant_id, topic, partition_key) IN " +
 		"(SELECT consumer, handler, tenant_id, topic, partition_key " +
 		"FROM {inbox_key} WHERE consumer = ? AND updated_at < {ago} LIMIT ?)",
-	cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
-		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {seen} WHERE rowid IN (SELECT rowid FROM {seen} " +
-			"WHERE handler_id = ? AND processed_at < {ago} ORDER BY processed_at LIMIT ?)"))
-	},
-	cleanupDiscarded: func(n sqlstore.Names) sqlstore.Cleanup {
-		return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {failure} WHERE rowid IN (SELECT rowid FROM {failure} " +
-			"WHERE " + failureOld + ")"))
-	},
 	database: func(n sqlstore.Names) database {
 		const see = "SELECT tenant_id, event_id, " + isProcessed + ", 0 FROM {seen} WHERE "
 		return &sqlite{
 			upsertLane: upsertLane{n.Statement(advanceLane)},
 			insert: func(rows int) string {
-				return n.Statement(insertRows(rows) + conflict + " RETURNING tenant_id, event_id")
+				return n.Statement(insertRows(rows) + unlessSeen(n) + " RETURNING tenant_id, event_id")
 			},
 			see: func(keys int) string { return n.Statement(see + seeByKeys(keys)) },
 		}

@@ -41,78 +41,62 @@ type statements struct {
 	lockOld, remove  func(n int) string
 	forget           string // about {failure}
 	database         database
+	desk             deskStatements
 }
 
-// variant has those of the statements that are different on each database.
+const (
+	listHandler = "INTO {handler} (handler_id, consumer, handler) VALUES (?, ?, ?)"
+	listOnce    = "INSERT " + listHandler + " ON CONFLICT (handler_id) DO NOTHING"
+)
+
+// variant has the statements that are different on each database.
 type variant struct {
-	// unless ends an INSERT into {seen} that leaves an existing row unchanged; see sqlstore.Insert.
-	unless  string
-	guarded string // see sqlstore.Insert
-	// unlessFailed does so for {failure}, and list for {handler}.
-	unlessFailed string
-	list         string
-	again        string // ends an INSERT into {program} that replaces an existing row
-	cleanupKeys  string
-	cleanup      func(n sqlstore.Names) sqlstore.Cleanup
-	// cleanupDiscarded is about {failure}.
-	cleanupDiscarded func(n sqlstore.Names) sqlstore.Cleanup
-	database         func(n sqlstore.Names) database
+	list        string // leaves an existing handler alone, without the right to change it
+	cleanupKeys string
+	database    func(n sqlstore.Names) database
 }
 
 var variants = sqlstore.Each[variant]{Postgres: postgresVariant, MySQL: mysqlVariant, SQLite: sqliteVariant}
 
 // newStatements returns the statements of a configuration.
 func newStatements(n sqlstore.Names) *statements {
-	v, text := variants.Of(n), n.Statement
+	v, text, unless := variants.Of(n), n.Statement, unlessSeen(n)
 	return &statements{
 		see: text("SELECT " + isProcessed + ", attempts FROM {seen} WHERE " + seenIs + "{lock}"),
 		take: text("UPDATE {seen} SET attempts = ?, processed_at = {now} WHERE " + seenIs +
 			" AND processed_at IS NULL"),
-		open: text(seenHead + "VALUES (" + seenOpen + ")" + v.unless),
+		open: text(seenHead + "VALUES (" + seenOpen + ")" + unless),
 		list: text(v.list),
 		register: text("INSERT INTO {program} (handler_id, program, topic, seen_at) VALUES (?, ?, ?, {now})" +
-			v.again),
+			n.Replace("handler_id, program", "topic", "seen_at")),
 		others: text("SELECT program, COALESCE(topic,'') FROM {program} WHERE handler_id = ? AND program <> ? AND " +
 			"seen_at > {ago} ORDER BY program"),
-		shared: text("SELECT h.consumer, h.handler, p.program, COALESCE(p.topic,'') FROM {program} p " +
-			"JOIN {handler} h ON h.handler_id = p.handler_id WHERE p.seen_at > {ago} AND " +
-			"EXISTS (SELECT 1 FROM {program} o WHERE o.handler_id = p.handler_id AND o.program <> p.program " +
-			"AND o.seen_at > {ago}) " +
-			"ORDER BY h.consumer, h.handler, p.program"),
+		shared: text("SELECT h.consumer, h.handler, p.program, COALESCE(p.topic,'') FROM {program} p JOIN {handler} " +
+			"h ON h.handler_id = p.handler_id WHERE p.seen_at > {ago} AND EXISTS (SELECT 1 FROM {program} o WHERE " +
+			"o.handler_id = p.handler_id AND o.program <> p.program AND o.seen_at > {ago}) ORDER BY h.consumer, " +
+			"h.handler, p.program"),
 		handlers: text("SELECT handler FROM {handler} WHERE consumer = ?"),
 
-		openFailure: text(failureHead + v.unlessFailed),
-		seeFailure: text("SELECT status, attempts, {left:updated_at} FROM {failure} WHERE " + failureIs +
-			"{lock}"),
-		firstFailure: text("SELECT status, attempts, {left:received_at} FROM {failure} WHERE " + failureIs +
-			"{lock}"),
+		openFailure:  text(failureHead + n.Unless("consumer, handler, tenant_id, event_id", "attempts = attempts")),
+		seeFailure:   text("SELECT status, attempts, {left:updated_at} FROM {failure} WHERE " + failureIs + "{lock}"),
+		firstFailure: text("SELECT status, attempts, {left:received_at} FROM {failure} WHERE " + failureIs + "{lock}"),
 		fail: text("UPDATE {failure} SET status = ?, attempts = ?, last_error_code = ?, last_error = ?, " +
 			"failed_at = {now}, updated_at = {now} WHERE " + failureIs),
 		recover: text("DELETE FROM {failure} WHERE " + failureIs),
 		redrive: text(failureDecided("redriven")),
 		discard: text(failureDecided("discarded")),
-		dead: n.Expand("SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, " +
-			"COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), " +
-			"COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), " +
-			"COALESCE(source_partition,0), " +
-			"COALESCE(source_offset,0), " +
-			"source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), " +
-			"{us:received_at}, COALESCE({us:failed_at},0) " +
-			"FROM {failure} WHERE consumer = ? AND status = 4"),
+		dead:    n.Expand("SELECT " + failureColumns + " FROM {failure} WHERE consumer = ? AND status = 4"),
 
 		cleanupKeys: text(v.cleanupKeys),
-		insert: sqlstore.Insert{
-			Plain:   text(seenHead + "VALUES (" + seenDone + ")" + v.unless),
-			Guarded: text(v.guarded),
-		},
-		cleanup:          v.cleanup(n),
-		cleanupDiscarded: v.cleanupDiscarded(n),
-		old: text("SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, {us:s.processed_at}, " +
-			"CASE WHEN f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM {seen} s " +
-			"LEFT JOIN {failure} f " +
-			"ON f.consumer = ? AND f.handler = ? AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND " +
-			"f.status = 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = ? AND s.processed_at < {ago} " +
-			"ORDER BY s.processed_at LIMIT ?"),
+		insert:      n.Insert(seenHead, seenDone, unless),
+		cleanup: n.Cleanup("{seen}", "handler_id = ? AND processed_at < {ago} ORDER BY processed_at",
+			"tenant_id, event_id", seenIs),
+		cleanupDiscarded: n.Cleanup("{failure}", failureOld, "handler, tenant_id, event_id", failureIs),
+		old: text("SELECT s.tenant_id, s.event_id, COALESCE(s.source,''), s.attempts, {us:s.processed_at}, CASE WHEN " +
+			"f.status IS NULL THEN 0 ELSE 1 END, COALESCE(f.last_error,'') FROM {seen} s LEFT JOIN {failure} f ON " +
+			"f.consumer = ? AND f.handler = ? AND f.tenant_id = s.tenant_id AND f.event_id = s.event_id AND f.status " +
+			"= 0 AND f.last_error_code = 'discarded' WHERE s.handler_id = ? AND s.processed_at < {ago} ORDER BY " +
+			"s.processed_at LIMIT ?"),
 		lockOld: func(rows int) string {
 			return text("SELECT tenant_id, event_id FROM {seen} WHERE " +
 				sqlstore.AnyOf(seenIs+" AND {us:processed_at} = ?", rows) + "{skip}")
@@ -120,9 +104,10 @@ func newStatements(n sqlstore.Names) *statements {
 		remove: func(rows int) string {
 			return text("DELETE FROM {seen} WHERE " + sqlstore.AnyOf(seenIs+" AND {us:processed_at} = ?", rows))
 		},
-		forget: text("DELETE FROM {failure} WHERE " + failureIs + " AND status = 0 " +
-			"AND last_error_code = 'discarded'"),
+		forget: text("DELETE FROM {failure} WHERE " + failureIs +
+			" AND status = 0 AND last_error_code = 'discarded'"),
 		database: v.database(n),
+		desk:     newDeskStatements(n),
 	}
 }
 
@@ -138,7 +123,7 @@ func failureDecided(code string) string {
 
 // failureOld selects the rows of discarded events whose time is over. Discard sets received_at.
 const failureOld = "consumer = ? AND status = 0 AND last_error_code = 'discarded' AND received_at < {ago} " +
-	"ORDER BY received_at LIMIT ?"
+	"ORDER BY received_at"
 
 // insertRows returns the INSERT of n rows.
 func insertRows(n int) string {

@@ -4,13 +4,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
@@ -18,7 +23,8 @@ import (
 
 // Config says where the tables are.
 type Config struct {
-	// Dialect of the database. Empty: New asks the database.
+	// Dialect of the database. Empty: New asks the database, and a Store of On its first
+	// transaction.
 	Dialect core.Dialect
 	// Schema of the tables: a schema of PostgreSQL, a database of MySQL. Empty: the default of the
 	// connection. SQLite has none.
@@ -26,48 +32,162 @@ type Config struct {
 	// Prefix of the names of tables, indexes and constraints. Default: none, which makes
 	// inbox_seen, inbox_failure, inbox_handler, inbox_program, inbox_key and inbox_migration.
 	Prefix string
+	// AutoCreate calls Migrate before the first event. If that fails, the messages fail with the
+	// reason until it succeeds.
+	AutoCreate bool
+}
+
+func (c Config) tables() sqlstore.Config {
+	return sqlstore.Config{Dialect: c.Dialect, Schema: c.Schema, Prefix: c.Prefix}
 }
 
 // Store is the inbox in PostgreSQL, MariaDB 10.6 or newer, MySQL 8.0.16 or newer, or SQLite 3.35 or
-// newer. It implements inbox.Store; create it with New or On. It is safe for use by several
+// newer. It implements [inbox.Store]; create it with [New] or [On]. It is safe for use by several
 // goroutines.
 type Store struct {
+	cfg Config
+	on  core.Transactor // of On
+
+	mu    sync.Mutex
+	ready atomic.Bool // what follows does not change any more
+
 	db       *sqlstore.Store
 	sql      *statements
 	handlers handlers
 }
 
-var _ inbox.Store = (*Store)(nil)
+var (
+	_ inbox.Store    = (*Store)(nil)
+	_ inbox.Archiver = (*Store)(nil)
+)
 
 // New returns the Store for the tables in db. If cfg does not name the dialect, New asks the
-// database for it, within ten seconds. New sends nothing else: call Migrate to create the tables,
-// or Check to compare them.
+// database for it, within ten seconds. New sends nothing else: call [Store.Migrate] to create the
+// tables, or [Store.Check] to compare them.
 func New(db *sql.DB, cfg Config) (*Store, error) {
-	s, err := sqlstore.New(db, tables, sqlstore.Config(cfg))
+	one, err := sqlstore.New(db, tables, cfg.tables())
 	if err != nil {
 		return nil, err
 	}
-	return newStore(s), nil
+	s := &Store{cfg: cfg}
+	s.use(one)
+	return s, nil
 }
 
 // On returns the Store for the tables in the database of t, where there is a Transactor of an ORM
-// and no pool. The Store runs its own short transactions with t, at the isolation of t. cfg.Dialect
-// is required: it is what core.Tx.Dialect returns.
+// and no pool. The Store runs its own short transactions with t, at the isolation of t. On sends
+// nothing to the database.
 func On(t core.Transactor, cfg Config) (*Store, error) {
-	s, err := sqlstore.On(t, tables, sqlstore.Config(cfg))
+	s := &Store{cfg: cfg, on: t}
+	if cfg.Dialect == "" {
+		cfg.Dialect = core.Postgres // for the check of the other fields
+	}
+	one, err := sqlstore.On(t, tables, cfg.tables())
 	if err != nil {
 		return nil, err
 	}
-	return newStore(s), nil
+	if s.cfg.Dialect != "" {
+		s.use(one)
+	}
+	return s, nil
 }
 
-func newStore(s *sqlstore.Store) *Store {
-	texts := newStatements(s.Names)
-	return &Store{db: s, sql: texts, handlers: handlers{number: texts.database.handlerID}}
+func (s *Store) use(db *sqlstore.Store) {
+	s.db, s.sql = db, newStatements(db.Names)
+	s.handlers.number = s.sql.database.handlerID
+	s.ready.Store(!s.cfg.AutoCreate)
 }
 
-// Dialect returns the SQL dialect of the Store.
-func (s *Store) Dialect() core.Dialect { return s.db.Dialect() }
+// Transactor returns the Transactor of a Store of On. It makes the Store ready before its first
+// transaction, so [inbox.Config] has it as a default. It is nil for a Store of New.
+func (s *Store) Transactor() core.Transactor {
+	if s.on == nil {
+		return nil
+	}
+	return transactor{s}
+}
+
+type transactor struct{ s *Store }
+
+// Validate is for core.CheckTransactor.
+func (t transactor) Validate() error { return core.CheckTransactor(t.s.on) }
+
+// RunInTx implements core.Transactor.
+func (t transactor) RunInTx(ctx context.Context, fn func(context.Context, core.Tx) error) error {
+	if err := t.s.prepare(ctx); err != nil {
+		return err
+	}
+	return t.s.on.RunInTx(ctx, fn)
+}
+
+var errProbe = errors.New("sqlinbox: nothing to commit")
+
+// prepare makes the Store ready: it asks for the dialect, and creates the tables. One caller at a
+// time does so. If that fails, the next caller tries again.
+func (s *Store) prepare(ctx context.Context) error {
+	if s.ready.Load() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		err := s.on.RunInTx(ctx, func(_ context.Context, tx core.Tx) error {
+			return errors.Join(s.speak(tx), errProbe)
+		})
+		if s.db == nil {
+			return err
+		}
+	}
+	if s.cfg.AutoCreate && !s.ready.Load() {
+		// The time of one message may be too short for it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if err := s.db.Migrate(ctx); err != nil {
+			return errtext.Errorf("sqlinbox: create tables: %w", err)
+		}
+	}
+	s.ready.Store(true)
+	return nil
+}
+
+// speak learns the dialect of a Store of On.
+func (s *Store) speak(tx core.Tx) error {
+	cfg := s.cfg
+	cfg.Dialect = tx.Dialect()
+	one, err := sqlstore.On(s.on, tables, cfg.tables())
+	if err == nil {
+		s.use(one)
+	}
+	return err
+}
+
+// join checks a transaction of a handler. A Store that is not ready leaves the tables alone: they
+// are not created in that transaction.
+func (s *Store) join(tx core.Tx) error {
+	if tx == nil {
+		return core.ErrNoTransaction
+	}
+	if !s.ready.Load() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.db == nil {
+			if err := s.speak(tx); err != nil {
+				return err
+			}
+		}
+	}
+	return s.db.Join(tx)
+}
+
+// Dialect returns the SQL dialect of the Store. It is empty if a Store of On does not know it yet.
+func (s *Store) Dialect() core.Dialect {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return ""
+	}
+	return s.db.Dialect()
+}
 
 // Status of a row of {failure}. The row of an event that was redriven or discarded has none of
 // these.
@@ -90,11 +210,11 @@ func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (state inb
 	if err := e.Validate(); err != nil {
 		return 0, 0, err
 	}
-	if err := s.db.Join(tx); err != nil {
-		return 0, 0, s.db.Wrap(what, err)
+	if err := s.join(tx); err != nil {
+		return 0, 0, tables.Wrap(what, err)
 	}
 	state, attempt, err = s.begin(ctx, tx, e)
-	return state, attempt, s.db.Wrap(what, sqlstore.TxError(err))
+	return state, attempt, tables.Wrap(what, sqlstore.TxError(err))
 }
 
 func (s *Store) begin(ctx context.Context, tx core.Tx, e inbox.Event) (inbox.State, int, error) {
@@ -176,11 +296,11 @@ func (f *failure) read(ctx context.Context, q sqlkit.Querier, text string, k inb
 // age is how long ago the instant was that was read.
 func (f *failure) age() time.Duration { return time.Duration(-f.left) * time.Microsecond }
 
-// MaxTopic and MaxPartitionKey are how many bytes the table keeps for Advance. If a text is longer,
+// maxTopic and maxPartitionKey are how many bytes the table keeps for Advance. If a text is longer,
 // or is not plain, the table keeps its SHA-256.
 const (
-	MaxTopic        = 249
-	MaxPartitionKey = 255
+	maxTopic        = 249
+	maxPartitionKey = 255
 )
 
 // Advance compares the event with the newest one that the handler has processed of the same tenant,
@@ -195,15 +315,15 @@ func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer b
 	if err := e.Validate(); err != nil {
 		return false, err
 	}
-	if err := s.db.Join(tx); err != nil {
-		return false, s.db.Wrap(what, err)
+	if err := s.join(tx); err != nil {
+		return false, tables.Wrap(what, err)
 	}
 	key := []any{
-		e.Consumer, e.Handler, e.Tenant, laneText(e.Topic, MaxTopic),
-		laneText(e.PartitionKey, MaxPartitionKey),
+		e.Consumer, e.Handler, e.Tenant, laneText(e.Topic, maxTopic),
+		laneText(e.PartitionKey, maxPartitionKey),
 	}
 	newer, err = s.sql.database.advance(ctx, tx, key, e.KeySeq)
-	return newer, s.db.Wrap(what, sqlstore.TxError(err))
+	return newer, tables.Wrap(what, sqlstore.TxError(err))
 }
 
 // laneText makes a topic or a key fit for its column. A producer may have written any text.
@@ -223,7 +343,7 @@ func seenArgs(h *handler, e inbox.Event) []any {
 
 // source says where the message of an event was read.
 func source(e inbox.Event) any {
-	topic, ok := sqlstore.Column(e.Topic, MaxTopic).(string)
+	topic, ok := sqlstore.Column(e.Topic, maxTopic).(string)
 	switch {
 	case !ok:
 		return nil
@@ -251,4 +371,49 @@ func failureArgs(e inbox.Event) []any {
 		return append(args, nil, nil)
 	}
 	return append(args, e.Partition, e.Offset)
+}
+
+//go:embed schema
+var schema embed.FS
+
+var tables = &sqlstore.Tables{
+	Package: "sqlinbox",
+	Words: map[string]string{
+		"handler": "inbox_handler", "seen": "inbox_seen", "failure": "inbox_failure", "inbox_key": "inbox_key",
+		"program": "inbox_program",
+	},
+	Versions:   "inbox_migration",
+	Files:      schema,
+	Diagnostic: map[string]bool{"last_error": true, "last_error_code": true},
+	HowToCreate: "create or upgrade the tables of the inbox with Migrate of the sqlinbox.Store, " +
+		"with the files that sqlinbox.Migrations returns, " +
+		"with Config.AutoCreate, or, for inbox.Middleware and inbox.SQL, with the option inbox.CreateTables",
+}
+
+// Migrations returns the migrations of the schema in ascending order of versions, with the table
+// names of cfg. cfg.Dialect is required. All statements may be repeated.
+func Migrations(cfg Config) ([]core.Migration, error) {
+	return tables.Migrations(cfg.tables())
+}
+
+// Migrate creates the tables or brings them up to date: it applies the migrations that the table
+// <prefix>inbox_migration does not name yet. Any number of processes may call it at once. It needs
+// the right to create tables; where an application must not have it, apply what Migrations returns
+// with the tool of your choice. With a Store of On, [Config.Schema] must exist.
+func (s *Store) Migrate(ctx context.Context) error {
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	return s.db.Migrate(ctx)
+}
+
+// Check compares the tables in the database with what this version needs and names everything that
+// is missing or different. The error wraps core.ErrNoTables or core.ErrTablesDiffer. Check also
+// refuses a read-only database. Call it at start where Migrate is not called. It needs a Store of
+// New.
+func (s *Store) Check(ctx context.Context) error {
+	if s.on != nil {
+		return errors.New("sqlinbox: Check needs a *sql.DB: use New")
+	}
+	return s.db.Check(ctx)
 }

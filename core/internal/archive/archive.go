@@ -15,6 +15,8 @@ const (
 	Timeout = time.Minute
 	// Grace is how long a call may go on after its context has ended.
 	Grace = time.Second
+	// Rows is how many rows most archives get at once.
+	Rows = 100
 )
 
 // ErrStuck is wrapped by the errors of a call that was left alone.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-
-	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // least is the smallest batch that is tried.
@@ -14,9 +12,12 @@ const least = 10
 
 // Batch is how many rows a statement deletes. A statement that ran out of time is tried again with
 // half of the rows, and the batch grows again with each one that did not. Otherwise a time limit
-// that the whole batch never meets would end every cleanup at its first statement. The zero value
-// is ready. It is safe for use by several goroutines.
-type Batch struct{ size atomic.Int64 } // 0: as many as allowed
+// that the whole batch never meets would end every cleanup at its first statement. It is safe for
+// use by several goroutines.
+type Batch struct {
+	TimeLimit func(error) bool // reports whether the server ended a statement for its duration
+	size      atomic.Int64     // 0: as many as allowed
+}
 
 // Delete deletes a batch of at most most rows, and reports whether there may be more.
 func (b *Batch) Delete(ctx context.Context, most int, rows func(limit int) (int, error)) (deleted int, more bool,
@@ -46,7 +47,7 @@ func (b *Batch) Ended(ctx context.Context, rows int, err error) (again bool) {
 		if b.size.Load() > 0 {
 			b.size.Store(int64(rows + max(1, rows/8)))
 		}
-	case ctx.Err() == nil && rows > least && (errors.Is(err, context.DeadlineExceeded) || sqlerr.TimeLimit(err)):
+	case ctx.Err() == nil && rows > least && (errors.Is(err, context.DeadlineExceeded) || b.TimeLimit(err)):
 		b.size.Store(int64(max(least, rows/2)))
 		return true
 	}

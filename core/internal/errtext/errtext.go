@@ -2,6 +2,7 @@
 package errtext
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -34,3 +35,59 @@ func Redact(s string) string {
 	}
 	return strings.ToValidUTF8(s, "?")
 }
+
+// Of returns the redacted text of err, and "" for nil.
+func Of(err error) string {
+	if err == nil {
+		return ""
+	}
+	return Redact(err.Error())
+}
+
+// Clip cuts s to at most n bytes at a rune boundary, for use in messages.
+func Clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "..."
+}
+
+// Errorf is fmt.Errorf for a text that begins with the name of its package, as "outbox: insert: "
+// does. If the errors that it wraps name the package again, the result names it only once. So a
+// text may wrap any error of its own package.
+func Errorf(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	text := err.Error()
+	name := Repeated(text)
+	if name == "" {
+		return err
+	}
+	for again := ": " + name + ": "; strings.Contains(text, again); {
+		text = strings.ReplaceAll(text, again, ": ")
+	}
+	return &namedOnce{text, err}
+}
+
+// Repeated returns the name with which text begins, if text names it again: "a" of "a: b: a: c". It
+// returns "" for any other text.
+func Repeated(text string) string {
+	name, _, found := strings.Cut(text, ": ")
+	if !found || name == "" || strings.ContainsAny(name, " \n") || !strings.Contains(text, ": "+name+": ") {
+		return ""
+	}
+	return name
+}
+
+// namedOnce is an error with a text of its own.
+type namedOnce struct {
+	text string
+	err  error
+}
+
+func (e *namedOnce) Error() string { return e.text }
+
+// Unwrap returns the error with the text that fmt.Errorf made.
+func (e *namedOnce) Unwrap() error { return e.err }

@@ -1,9 +1,13 @@
-// Package mark marks the INSERT of Publish for the connections of sqltx.
+// Package mark says in a context what a statement of the outbox is for, to the connections of sqltx
+// and to the simulation.
 package mark
 
 import "context"
 
-type key struct{}
+type (
+	key        struct{}
+	publishKey struct{}
+)
 
 // Insert returns a context for the statements of Publish. keep says that a connection should
 // prepare them once and keep them: they are long, and the same in most transactions.
@@ -19,3 +23,12 @@ func Keep(ctx context.Context) bool {
 	keep, _ := ctx.Value(key{}).(bool)
 	return keep
 }
+
+// ToPublish returns a context for the renewal of a lease by the worker that is about to publish its
+// event.
+func ToPublish(ctx context.Context) context.Context {
+	return context.WithValue(ctx, publishKey{}, true)
+}
+
+// IsToPublish reports whether ctx was made by ToPublish.
+func IsToPublish(ctx context.Context) bool { return ctx.Value(publishKey{}) != nil }

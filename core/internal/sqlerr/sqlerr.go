@@ -8,7 +8,10 @@ import (
 	"database/sql/driver"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // State returns the SQLSTATE of a PostgreSQL error (pgx, lib/pq, bun's pgdriver), or "".
@@ -91,20 +94,16 @@ func walk(err error, code func(error) int) int {
 	return 0
 }
 
+// oneOf reports whether an error has one of these codes.
+func oneOf[T comparable](code T, codes ...T) bool { return slices.Contains(codes, code) }
+
 // UniqueViolation reports whether the database refused a row because its key exists.
 func UniqueViolation(err error) bool {
 	if State(err) == "23505" {
 		return true
 	}
-	switch MySQL(err) {
-	case 1062, 1586:
-		return true
-	}
-	switch SQLite(err) {
-	case 1555, 2067: // SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE
-		return true
-	}
-	return false
+	return oneOf(MySQL(err), 1062, 1586) ||
+		oneOf(SQLite(err), 1555, 2067) // SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE
 }
 
 // mysqlConstraint has the errors after which MySQL and MariaDB have undone only the statement.
@@ -133,22 +132,40 @@ func SQLiteConstraint(err error) bool {
 	return c&0xff == 19 && c != 1811 // SQLITE_CONSTRAINT, SQLITE_CONSTRAINT_TRIGGER
 }
 
-// Retryable reports whether a transaction failed only because of other transactions. The caller may
-// run the whole transaction again.
+// Classify implements core.Repository.Classify for all databases.
+func Classify(err error) core.ErrorKind {
+	switch {
+	case err == nil:
+		return core.ErrorOther
+	case PoolClosed(err):
+		return core.ErrorPoolClosed
+	case TimeLimit(err):
+		return core.ErrorTimeLimit
+	case busy(err):
+		return core.ErrorUnavailable
+	case conflict(err):
+		return core.ErrorConflict
+	case Unavailable(err):
+		return core.ErrorUnavailable
+	}
+	return core.ErrorOther
+}
+
+// busy reports whether another transaction holds the whole database, as on SQLite.
+func busy(err error) bool { return oneOf(SQLite(err)&0xff, 5, 6) } // SQLITE_BUSY, SQLITE_LOCKED
+
+// Retryable is sqltx.Retryable.
 func Retryable(err error) bool {
-	switch State(err) {
-	case "40001", "40P01", "55P03":
-		return true
+	if err == nil || errors.Is(err, core.ErrCommitUnknown) {
+		return false
 	}
-	switch MySQL(err) {
-	case 1213, 1205, 1020:
-		return true
-	}
-	switch SQLite(err) & 0xff {
-	case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
-		return true
-	}
-	return false
+	return errors.Is(err, core.ErrTxAborted) || conflict(err)
+}
+
+// conflict reports whether a transaction failed only because of other transactions.
+func conflict(err error) bool {
+	return oneOf(State(err), "40001", "40P01", "55P03") || oneOf(MySQL(err), 1213, 1205, 1020) ||
+		busy(err)
 }
 
 // mysqlOutage has the errors of a MySQL or MariaDB server that is not available at the moment, or
@@ -160,7 +177,7 @@ var mysqlOutage = map[int]bool{
 	1021: true, 1037: true, 1041: true, 1114: true, // disk full, out of memory, table full
 	// shutdown, connection ended
 	1053: true, 1077: true, 1078: true, 1079: true, 1080: true, 1152: true, 1184: true, 1927: true, 4031: true,
-	1158: true, 1159: true, 1160: true, 1161: true, 2006: true, 2013: true, // network
+	1158: true, 1159: true, 1160: true, 1161: true, 2002: true, 2003: true, 2006: true, 2013: true, // network
 	1047: true, 1290: true, 1792: true, 1836: true, // not prepared (Galera), read-only
 }
 
@@ -175,24 +192,14 @@ func Unavailable(err error) bool {
 		return true
 	}
 	if s := State(err); len(s) == 5 {
-		switch s[:2] {
-		case "08", "28", "53", "58": // connection, authorisation, resources, system
-			return true
-		}
-		switch s {
-		case "57P01", "57P02", "57P03", "57P04", "57P05", "3D000", "25006", "25P03", "25P04":
-			return true
-		}
-		return false
+		return oneOf(s[:2], "08", "28", "53", "58") || // connection, authorisation, resources, system
+			oneOf(s, "57000", "57P01", "57P02", "57P03", "57P04", "57P05", "3D000", "25006", "25P03", "25P04")
 	}
 	if n := MySQL(err); n != 0 {
 		return mysqlOutage[n]
 	}
-	switch SQLite(err) & 0xff {
-	case 10, 13, 14: // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
-		return true
-	}
-	return lostConnection(err)
+	return oneOf(SQLite(err)&0xff, 8, 10, 13, 14) || // SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
+		lostConnection(err)
 }
 
 // ReadOnly reports whether a server takes no writes: a standby, or a server that was set read-only.
@@ -204,35 +211,25 @@ func ReadOnly(err error) bool {
 
 // TimeLimit reports whether a time limit of the server ended a statement or its wait for a lock.
 func TimeLimit(err error) bool {
-	switch State(err) {
-	case "57014", "55P03", "25P04": // statement_timeout, lock_timeout, transaction_timeout
-		return true
-	}
-	switch MySQL(err) {
-	case 1969, 3024, 1205: // max_statement_time, max_execution_time, innodb_lock_wait_timeout
-		return true
-	}
-	return false
+	return oneOf(State(err), "57014", "55P03", "25P04") || // statement_timeout, lock_timeout, transaction_timeout
+		oneOf(MySQL(err), 1969, 3024, 1205) // max_statement_time, max_execution_time, innodb_lock_wait_timeout
 }
 
 // PoolClosed reports whether the pool was closed by the program. database/sql and pgx say so only in
 // a text.
 func PoolClosed(err error) bool {
-	return walk(err, func(e error) int {
-		switch e.Error() {
-		case "sql: database is closed", "closed pool":
-			return 1
-		}
-		return 0
-	}) != 0
+	return says(err, "sql: database is closed", "closed pool")
 }
 
 // lostConnection recognises drivers that report a lost connection only in a text.
 func lostConnection(err error) bool {
+	return says(err, "invalid connection", "conn closed") // go-sql-driver, pgx
+}
+
+// says reports whether err, or an error that it wraps, is one of these texts.
+func says(err error, texts ...string) bool {
 	return walk(err, func(e error) int {
-		switch e.Error() {
-		case "invalid connection", // go-sql-driver
-			"conn closed": // pgx
+		if slices.Contains(texts, e.Error()) {
 			return 1
 		}
 		return 0
@@ -251,24 +248,17 @@ func CommitRefused(err error) bool {
 		return true
 	}
 	if s := State(err); len(s) == 5 {
-		switch s[:2] {
-		case "23", "25", "40", "44", "P0", "22", "42":
-			// constraint, transaction state, rollback, check option, PL/pgSQL, data, syntax
-			return s != "40003" // statement completion unknown
-		}
-		return false
+		// constraint, transaction state, rollback, check option, PL/pgSQL, data, syntax
+		return oneOf(s[:2], "23", "25", "40", "44", "P0", "22", "42") &&
+			s != "40003" // statement completion unknown
 	}
 	if n := MySQL(err); n != 0 {
-		return n == 1213 || n == 1205 || n == 1180 || n == 1792 || n == 1020
+		return oneOf(n, 1213, 1205, 1180, 1792, 1020)
 	}
 	if c := SQLite(err); c != 0 {
-		switch c & 0xff {
-		case 5, 19:
-			// BUSY: the transaction is still open and database/sql rolls it back; CONSTRAINT:
-			// deferred foreign key
-			return true
-		}
-		return false
+		// BUSY: the transaction is still open and database/sql rolls it back; CONSTRAINT: deferred
+		// foreign key
+		return oneOf(c&0xff, 5, 19)
 	}
 	return isRollbackTag(err)
 }
@@ -310,43 +300,5 @@ func RefusedValue(err error) bool {
 	if n := MySQL(err); n != 0 {
 		return mysqlValue[n]
 	}
-	switch SQLite(err) & 0xff {
-	case 18, 19, 20: // TOOBIG, CONSTRAINT, MISMATCH
-		return true
-	}
-	return false
-}
-
-// mysqlAway has the errors of a server that takes no connections, shuts down or takes no writes.
-var mysqlAway = map[int]bool{
-	1040: true, 1053: true, 1129: true, 1203: true, 1226: true, 1290: true, 1836: true, 1927: true, 2002: true,
-	2003: true, 2006: true, 2013: true,
-}
-
-// Away reports whether an error concerns the database as a whole: it cannot be reached, is shutting
-// down, is full or takes no writes. The statement is not at fault.
-func Away(err error) bool {
-	if errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) {
-		return true
-	}
-	if s := State(err); len(s) == 5 {
-		switch s[:2] {
-		case "08", "53", "57", "58": // connection, resources, operator, system
-			return true
-		}
-		return s == "25006" // read-only
-	}
-	if n := MySQL(err); n != 0 {
-		return mysqlAway[n]
-	}
-	switch SQLite(err) & 0xff {
-	case 5, 6, 8, 10, 13, 14: // BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN
-		return true
-	}
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if e.Error() == "invalid connection" { // go-sql-driver
-			return true
-		}
-	}
-	return false
+	return oneOf(SQLite(err)&0xff, 18, 19, 20) // TOOBIG, CONSTRAINT, MISMATCH
 }

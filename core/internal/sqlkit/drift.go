@@ -17,7 +17,10 @@ func ReadOnly(ctx context.Context, q Querier, d core.Dialect) (bool, error) {
 }
 
 // MissingError is an error of Drift about a missing table or column.
-type MissingError struct{ text string }
+type MissingError struct {
+	Table string // with its prefix
+	text  string
+}
 
 // Error implements error.
 func (e *MissingError) Error() string { return e.text }
@@ -50,7 +53,7 @@ type tableShape struct {
 
 func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift []error) {
 	if !got.exists {
-		return []error{&MissingError{fmt.Sprintf("table %s is missing", t.name)}}
+		return []error{&MissingError{t.name, fmt.Sprintf("table %s is missing", t.name)}}
 	}
 	if got.engine != "" && !strings.EqualFold(got.engine, "InnoDB") {
 		drift = append(drift, fmt.Errorf("table %s has engine %s, which has no transactions; want InnoDB", t.name,
@@ -60,7 +63,7 @@ func (t *tableShape) compare(got tableShape, diagnostic map[string]bool) (drift 
 		switch is, ok := got.columns[c]; {
 		case !ok:
 			drift = append(drift,
-				&MissingError{fmt.Sprintf("column %s.%s is missing; want %s", t.name, c, t.columns[c])})
+				&MissingError{t.name, fmt.Sprintf("column %s.%s is missing; want %s", t.name, c, t.columns[c])})
 		case is != t.columns[c]:
 			drift = append(drift, fmt.Errorf("column %s.%s has type %s, want %s", t.name, c, is, t.columns[c]))
 		}
@@ -96,7 +99,7 @@ var (
 )
 
 // wantedTables reads the tables out of the migrations, so that there is one description of them.
-func wantedTables(steps []Step) []*tableShape {
+func wantedTables(steps []core.Migration) []*tableShape {
 	var all []*tableShape
 	byName := map[string]*tableShape{}
 	for _, step := range steps {
@@ -211,14 +214,9 @@ func foundTable(ctx context.Context, q Querier, p Plan, name string) (tableShape
 	if err != nil {
 		return shape, err
 	}
-	err = EachRow(ctx, q, c.indexes, c.args, func(rows core.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		shape.indexes = append(shape.indexes, name)
-		return err
-	})
+	shape.indexes, err = Rows(ctx, q, c.indexes, c.args, Text)
 	if err == nil && c.engine != "" && shape.exists {
-		err = EachRow(ctx, q, c.engine, c.args, func(rows core.Rows) error { return rows.Scan(&shape.engine) })
+		_, err = FirstRow(ctx, q, c.engine, c.args, &shape.engine)
 	}
 	return shape, err
 }

@@ -3,6 +3,8 @@
 package sqlkit
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"regexp"
@@ -13,14 +15,17 @@ import (
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckIdent refuses a text that is not a plain identifier of at most the dialect's length.
+// CheckIdent refuses a text that is not a plain identifier of at most the dialect's length. what
+// names it in the Format of a core.FieldError.
 func CheckIdent(d core.Dialect, what, s string) error {
 	if !identifier.MatchString(s) {
-		return fmt.Errorf("%s %.80q is not an identifier: letters, digits and underscores, not starting with a digit",
-			what, s)
+		return &core.FieldError{
+			Format: what + " %.80q is not an identifier: letters, digits and underscores, not starting with a digit",
+			Args:   []any{s},
+		}
 	}
 	if n := of(d).maxIdent(); len(s) > n {
-		return fmt.Errorf("%s %.80q has %d bytes, more than %d", what, s, len(s), n)
+		return &core.FieldError{Format: what + " %.80q has %d bytes, more than %d", Args: []any{s, len(s), n}}
 	}
 	return nil
 }
@@ -29,19 +34,25 @@ func CheckIdent(d core.Dialect, what, s string) error {
 // room is the package of the Config. longest is the longest name that follows the prefix.
 func CheckNames(room string, d core.Dialect, schema, prefix, longest string) error {
 	var problems []error
+	add := func(err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", room, err))
+		}
+	}
 	if prefix != "" {
-		problems = append(problems, CheckIdent(d, room+": Config.Prefix", prefix))
+		add(CheckIdent(d, "{Config.Prefix}", prefix))
 	}
 	if limit := of(d).maxIdent() - len(longest); len(prefix) > limit {
-		problems = append(problems, fmt.Errorf("%s: Config.Prefix has %d bytes, more than %d", room, len(prefix),
-			limit))
+		add(&core.FieldError{
+			Format: "{Config.Prefix} has %d bytes, more than %d", Args: []any{len(prefix), limit},
+		})
 	}
 	switch {
 	case schema == "":
 	case !of(d).schemas():
-		problems = append(problems, fmt.Errorf("%s: Config.Schema: SQLite has no schemas", room))
+		add(&core.FieldError{Format: "{Config.Schema}: SQLite has no schemas"})
 	default:
-		problems = append(problems, CheckIdent(d, room+": Config.Schema", schema))
+		add(CheckIdent(d, "{Config.Schema}", schema))
 	}
 	return errors.Join(problems...)
 }
@@ -66,4 +77,38 @@ func List(n int) string {
 		return ""
 	}
 	return strings.Repeat("?,", n-1) + "?"
+}
+
+// database has the parts of this package that differ between databases.
+type database interface {
+	maxIdent() int
+	quote(ident string) string
+	// rebind turns ? into the placeholders of the database.
+	rebind(query string) string
+	// schemas reports whether tables can be in a schema.
+	schemas() bool
+	// readOnly is a query for a number that is not 0 if the database is read-only.
+	readOnly() string
+	// tableOptions ends a CREATE TABLE.
+	tableOptions() string
+	catalog(p Plan, table string) catalog
+
+	// inTx runs fn once, in a transaction of its own.
+	inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error) error
+	// migrate is Migrate, and migrateTx one try of MigrateTx.
+	migrate(ctx context.Context, db *sql.DB, p Plan) error
+	migrateTx(ctx context.Context, t core.Transactor, p Plan) error
+}
+
+// of is the only function that distinguishes the dialects. Its callers have refused unknown
+// dialects before.
+func of(d core.Dialect) database {
+	switch d {
+	case core.Postgres:
+		return postgres{}
+	case core.MySQL:
+		return mysql{}
+	default:
+		return sqlite{}
+	}
 }

@@ -4,27 +4,22 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// Step is one versioned change of a schema. Its SQL is plain text; each statement ends with a
-// semicolon at the end of a line. Steps may be repeated (IF NOT EXISTS), because MySQL commits each
-// DDL statement by itself.
-type Step struct {
-	Version int
-	Name    string
-	Up      string
-}
-
-// Plan says which steps Migrate applies and where it records them.
+// Plan says which steps Migrate applies and where it records them. Steps may be repeated (IF NOT
+// EXISTS), because MySQL commits each DDL statement by itself.
 type Plan struct {
 	Dialect core.Dialect
 	Schema  string // checked; empty: the connection's default
 	Table   string // checked, not quoted: the table of versions
-	Steps   []Step
+	Steps   []core.Migration
 }
 
 func (p Plan) table() string { return Qualify(p.Dialect, p.Schema, p.Table) }
@@ -110,4 +105,63 @@ func Statements(file string) []string {
 		all = append(all, s)
 	}
 	return all
+}
+
+// session runs the statements of a migration.
+type session interface {
+	exec(ctx context.Context, query string, args ...any) error
+	ints(ctx context.Context, query string, args ...any) ([]int, error)
+}
+
+// onQuerier is a session on a transaction, a connection or a pool.
+type onQuerier struct{ Querier }
+
+func (o onQuerier) exec(ctx context.Context, query string, args ...any) error {
+	_, err := o.Exec(ctx, query, args...)
+	return err
+}
+
+func (o onQuerier) ints(ctx context.Context, query string, args ...any) ([]int, error) {
+	return Rows(ctx, o, query, args, func(rows core.Rows) (n int, err error) {
+		err = rows.Scan(&n)
+		return n, err
+	})
+}
+
+// MigrateTx does the same as Migrate in transactions of t, for callers without a pool. The schema
+// of p must exist.
+func MigrateTx(ctx context.Context, t core.Transactor, p Plan) error {
+	return Retry(ctx, func() error { return of(p.Dialect).migrateTx(ctx, t, p) })
+}
+
+// Files reads the changes of a dialect in ascending order of versions, from the folder
+// schema/<dialect>: 0001_init.up.sql and 0001_init.down.sql.
+func Files(fsys fs.ReadFileFS, d core.Dialect) ([]core.Migration, error) {
+	dir := path.Join("schema", string(d))
+	entries, err := fs.ReadDir(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []core.Migration
+	for _, e := range entries { // sorted by name
+		base, up := strings.CutSuffix(e.Name(), ".up.sql")
+		if !up {
+			continue
+		}
+		number, name, _ := strings.Cut(base, "_")
+		version, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, fmt.Errorf("schema file %s: %w", e.Name(), err)
+		}
+		f := core.Migration{Version: version, Name: name}
+		for suffix, dest := range map[string]*string{".up.sql": &f.Up, ".down.sql": &f.Down} {
+			text, err := fsys.ReadFile(path.Join(dir, base+suffix))
+			if err != nil {
+				return nil, err
+			}
+			*dest = string(text)
+		}
+		all = append(all, f)
+	}
+	return all, nil
 }

@@ -5,37 +5,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/repeat"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
-)
-
-const (
-	tries     = 10
-	firstWait = 2 * time.Millisecond
-	maxWait   = 200 * time.Millisecond
-	patience  = 20 * time.Second // a lock wait that times out has already taken long
 )
 
 // Retry runs fn, and runs it again after a deadlock or a serialization failure. It makes at most
 // ten attempts within twenty seconds, after random pauses that grow. fn must be a transaction of
 // its own. Never use Retry inside a transaction: on MariaDB a deadlock has rolled everything back.
 func Retry(ctx context.Context, fn func() error) error {
-	wait, start := firstWait, time.Now()
-	for try := 1; ; try++ {
-		err := fn()
-		if err == nil || try == tries || time.Since(start) > patience || ctx.Err() != nil || !sqlerr.Retryable(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(rand.N(wait) + wait/8):
-		}
-		wait = min(2*wait, maxWait)
-	}
+	return repeat.Do(ctx, sqlerr.Retryable, fn)
 }
 
 // InTx runs fn in a transaction of its own and repeats it as Retry does. The transaction is READ
@@ -64,4 +44,39 @@ func (readCommitted) inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error
 		return err
 	}
 	return tx.Commit()
+}
+
+// ErrEnded is the error of a statement that needs a transaction and finds that the database has ended
+// it, which nobody has said before. It wraps core.ErrTxAborted, and core.ErrCommitUnknown: what the
+// program has written since then was committed statement by statement, so running the transaction
+// again would repeat it.
+var ErrEnded error = ended{}
+
+type ended struct{}
+
+func (ended) Error() string {
+	return core.ErrCommitUnknown.Error() + ": the database had ended the transaction before its events were " +
+		"written, and statements after that have committed one by one: read the business data to find out"
+}
+
+func (ended) Unwrap() []error { return []error{core.ErrTxAborted, core.ErrCommitUnknown} }
+
+// StillOpen returns ErrEnded if a MySQL or MariaDB server no longer has the transaction. The server
+// rolls back the victim of a deadlock, and an application may ignore that error. StillOpen is for
+// untracked transactions, and costs a round trip. Statements for MariaDB read @@in_transaction
+// instead. MySQL has no such variable.
+func StillOpen(ctx context.Context, tx core.Tx) error {
+	if tx.Tracked() {
+		return nil // the tracker has refused the statement already
+	}
+	// MySQL refuses the statement within a transaction. Outside one, the statement sets the access
+	// mode of the next transaction, and the ROLLBACK of the caller undoes that.
+	const inProgress = 1568
+	switch _, err := tx.Exec(ctx, "SET TRANSACTION READ WRITE"); {
+	case err == nil:
+		return ErrEnded
+	case sqlerr.MySQL(err) != inProgress:
+		return err
+	}
+	return nil
 }

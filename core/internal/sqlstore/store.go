@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,8 +25,6 @@ type Tables struct {
 	Files       fs.ReadFileFS     // has the folder schema
 	Diagnostic  map[string]bool   // columns of text that is never compared
 	HowToCreate string            // names every way to create the tables, because the store does not know its user
-	ErrDrift    error
-	ErrReadOnly error
 }
 
 // Store is a database with the tables of one store. It is safe for use by several goroutines.
@@ -34,6 +33,14 @@ type Store struct {
 	tables     *Tables
 	pool       *sql.DB
 	transactor core.Transactor // instead of pool
+	beside     Runner          // instead of both
+}
+
+// Runner runs the statements of a store in the database of another one, and repeats them after a
+// conflict with other transactions. Its errors are those of the driver.
+type Runner struct {
+	// Single runs one statement as a transaction of its own, InTx several.
+	Single, InTx func(ctx context.Context, fn func(q sqlkit.Querier) error) error
 }
 
 // New returns the Store on a pool. If cfg names no dialect, New asks the database, for at most ten
@@ -70,18 +77,39 @@ func On(tr core.Transactor, t *Tables, cfg Config) (*Store, error) {
 	return &Store{Names: n, tables: t, transactor: tr}, nil
 }
 
+// Beside returns the Store in the database of another one. cfg.Dialect is required.
+func Beside(r Runner, t *Tables, cfg Config) (*Store, error) {
+	n, err := t.Names(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Names: n, tables: t, beside: r}, nil
+}
+
 // Single runs one statement as a transaction of its own, and repeats it after a conflict with other
 // transactions.
 func (s *Store) Single(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	if s.beside.Single != nil {
+		return s.Wrap(what, s.beside.Single(ctx, fn))
+	}
 	if s.transactor != nil {
 		return s.InTx(ctx, what, fn)
 	}
 	return s.Wrap(what, sqlkit.Retry(ctx, func() error { return fn(sqlkit.On{Conn: s.pool}) }))
 }
 
+// List returns what scan makes of each row of a query, which is a transaction of its own.
+func List[T any](ctx context.Context, s *Store, what, text string, args []any, scan func(rows core.Rows) (T, error),
+) ([]T, error) {
+	return sqlkit.AskRows(ctx, s.Single, what, text, args, scan)
+}
+
 // InTx runs several statements as a transaction of their own, and repeats it after a conflict with
 // other transactions.
 func (s *Store) InTx(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
+	if s.beside.InTx != nil {
+		return s.Wrap(what, s.beside.InTx(ctx, fn))
+	}
 	if s.transactor != nil {
 		return s.Wrap(what, sqlkit.Retry(ctx, func() error {
 			return s.transactor.RunInTx(ctx, func(_ context.Context, tx core.Tx) error { return fn(tx) })
@@ -111,15 +139,24 @@ func TxError(err error) error {
 }
 
 // Wrap puts the package and the operation in front of an error.
-func (s *Store) Wrap(what string, err error) error {
+func (s *Store) Wrap(what string, err error) error { return s.tables.Wrap(what, err) }
+
+// Wrap puts the package and the operation in front of an error. The error of a missing table wraps
+// core.ErrNoTables.
+func (t *Tables) Wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if sqlerr.MissingTable(err) {
-		return errtext.Errorf("%s: %s: %w (%s)", s.tables.Package, what, err, s.tables.HowToCreate)
+		return noTables{errtext.Errorf("%s: %s: %w (%s)", t.Package, what, err, t.HowToCreate)}
 	}
-	return errtext.Errorf("%s: %s: %w", s.tables.Package, what, err)
+	return errtext.Errorf("%s: %s: %w", t.Package, what, err)
 }
+
+// noTables is an error that says itself which table is missing.
+type noTables struct{ error }
+
+func (e noTables) Unwrap() []error { return []error{core.ErrNoTables, e.error} }
 
 // Vanished is how often a row may be deleted between two statements.
 const Vanished = 3
@@ -155,4 +192,75 @@ func fit(s string, limit int) string {
 		limit--
 	}
 	return s[:limit]
+}
+
+// Migrations returns the migrations in ascending order of versions, with the names that cfg gives.
+func (t *Tables) Migrations(cfg Config) ([]core.Migration, error) {
+	n, err := t.Names(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return t.load(n)
+}
+
+// load reads the files of a dialect.
+func (t *Tables) load(n Names) ([]core.Migration, error) {
+	all, err := sqlkit.Files(t.Files, n.dialect)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.Package, err)
+	}
+	for i := range all {
+		all[i].Up, all[i].Down = n.Expand(all[i].Up), n.Expand(all[i].Down)
+	}
+	return all, nil
+}
+
+func (s *Store) plan() (sqlkit.Plan, error) {
+	steps, err := s.tables.load(s.Names)
+	return sqlkit.Plan{Dialect: s.dialect, Schema: s.schema, Table: s.prefix + s.tables.Versions, Steps: steps}, err
+}
+
+// Migrate applies the migrations that are missing. Any number of processes may call Migrate at
+// once. For a Store on a Transactor the schema must exist.
+func (s *Store) Migrate(ctx context.Context) error {
+	plan, err := s.plan()
+	if err != nil {
+		return err
+	}
+	if s.transactor != nil {
+		return s.Wrap("migrate", sqlkit.MigrateTx(ctx, s.transactor, plan))
+	}
+	return s.Wrap("migrate", sqlkit.Migrate(ctx, s.pool, plan))
+}
+
+// Check compares the tables in the database with the tables that the migrations create, and refuses
+// a read-only database. Its error about the tables wraps core.ErrNoTables or core.ErrTablesDiffer.
+// Check needs a pool.
+func (s *Store) Check(ctx context.Context) error {
+	if s.pool == nil {
+		return fmt.Errorf("%s: Check needs a *sql.DB: use New", s.tables.Package)
+	}
+	readOnly, err := sqlkit.ReadOnly(ctx, sqlkit.On{Conn: s.pool}, s.dialect)
+	if err != nil {
+		return s.Wrap("check", err)
+	}
+	if readOnly {
+		return fmt.Errorf("%s: database is read-only: connect to the primary", s.tables.Package)
+	}
+	plan, err := s.plan()
+	if err != nil {
+		return err
+	}
+	drift, err := sqlkit.Drift(ctx, sqlkit.On{Conn: s.pool}, plan, s.tables.Diagnostic)
+	if err != nil {
+		return s.Wrap("check", err)
+	}
+	if len(drift) == 0 {
+		return nil
+	}
+	how := core.ErrTablesDiffer
+	if slices.ContainsFunc(drift, func(err error) bool { return errors.As(err, new(*sqlkit.MissingError)) }) {
+		how = core.ErrNoTables
+	}
+	return fmt.Errorf("%s: %w (%s):\n%w", s.tables.Package, how, s.tables.HowToCreate, errors.Join(drift...))
 }

@@ -22,6 +22,7 @@ func TestOf(t *testing.T) {
 	got, err := sqltexts.Of(all, "insert_tx_guarded")
 	want := map[string]string{
 		"look": "1", "get_tx": "2", "insert_tx_plain": "3", "inner_plain": "4", "inner_guarded": "5",
+		"build of 2": "",
 	}
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)

@@ -1,9 +1,12 @@
-// Package textcheck judges short texts that name things: keys, consumers, channels, headers.
+// Package textcheck judges short texts that name things, as keys, consumers, channels and headers
+// do, and makes texts of others fit to be shown.
 package textcheck
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -25,6 +28,37 @@ func Problem(s string, limit int, required bool) string {
 	return ""
 }
 
+// Part is a text of a value that has several.
+type Part struct {
+	Name, Text string
+	Limit      int
+	Required   bool
+}
+
+// Check reports the problems of all parts as one error.
+func Check(parts ...Part) error {
+	var problems []error
+	for _, p := range parts {
+		if problem := Problem(p.Text, p.Limit, p.Required); problem != "" {
+			problems = append(problems, errors.New(p.Name+" "+problem))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// NameProblem is Problem for a text that this program gives a thing: it has no hidden character
+// either. Names that others gave may have one.
+func NameProblem(s string, limit int, required bool) string {
+	if p := Problem(s, limit, required); p != "" {
+		return p
+	}
+	if i := strings.IndexFunc(s, Hidden); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(s[i:])
+		return fmt.Sprintf("has the character %U, which is not seen", r)
+	}
+	return ""
+}
+
 // printable reports whether s has only printable characters of ASCII.
 func printable(s string) bool {
 	for i := range len(s) {
@@ -33,4 +67,44 @@ func printable(s string) bool {
 		}
 	}
 	return true
+}
+
+// Hidden reports whether a terminal or a page shows nothing for a character, or obeys it: the
+// controls (Unicode's class Cc: C0, DEL and C1), the separators of lines and paragraphs (Zl, Zp),
+// and the formats (Cf: what turns the direction of a text, and what has no width), except those that
+// scripts and emojis are written with: the joiners U+200C and U+200D, and signs that are seen.
+func Hidden(r rune) bool {
+	switch {
+	case r < utf8.RuneSelf:
+		return r < ' ' || r == 0x7f
+	case unicode.In(r, unicode.Join_Control, unicode.Prepended_Concatenation_Mark):
+		return false
+	}
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+// Line returns a text as a terminal or a page may show it, in one line. Space of any kind becomes a
+// blank, and what is hidden becomes visible, as \x1b or \u202e. So does what is not UTF-8.
+func Line(s string) string {
+	if printable(s) {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case !Hidden(r):
+			b.WriteRune(r)
+		case unicode.IsSpace(r):
+			b.WriteByte(' ')
+		case r < utf8.RuneSelf:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+	}
+	return b.String()
 }

@@ -1,6 +1,7 @@
 package textcheck_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
@@ -23,6 +24,18 @@ func TestProblem(t *testing.T) {
 	} {
 		if got := textcheck.Problem(c.text, 4, c.required); got != c.want {
 			t.Errorf("%q, required %t: %q, want %q", c.text, c.required, got, c.want)
+		}
+		if got := textcheck.NameProblem(c.text, 4, c.required); got != c.want {
+			t.Errorf("%q, required %t: as a new name %q, want %q", c.text, c.required, got, c.want)
+		}
+	}
+	for _, text := range []string{"\u009b", "\u202e", "\ufeff"} {
+		if p := textcheck.Problem(text, 4, true); p != "" {
+			t.Errorf("%q %s", text, p)
+		}
+		if p, want := textcheck.NameProblem(text, 4, true), fmt.Sprintf("has the character %U, which is not seen",
+			[]rune(text)[0]); p != want {
+			t.Errorf("%q %s, want %s", text, p, want)
 		}
 	}
 }

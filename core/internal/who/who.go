@@ -1,13 +1,14 @@
 // Package who checks who changes events, and why.
 package who
 
-// Problem says what is wrong with an actor and a reason. Empty: nothing is.
+// Problem says what is wrong with an actor and a reason, as the Format of a core.FieldError. Empty:
+// nothing is.
 func Problem(actor, reason string) string {
 	switch {
 	case actor == "" || len(actor) > 255:
-		return "Actor needs 1 to 255 bytes"
+		return "{Actor} needs 1 to 255 bytes"
 	case reason == "" || len(reason) > 1024:
-		return "Reason needs 1 to 1024 bytes"
+		return "{Reason} needs 1 to 1024 bytes"
 	}
 	return ""
 }

@@ -15,29 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Config says how results are kept.
-type Config struct {
-	// Keys says how keys are kept: Store, Lease, RefuseStale for commands whose outcome is unknown,
-	// and the other fields of once.Config, with the same defaults except for TTL. TTL is how long
-	// results are remembered; its default here is 30 days. It must be longer than any event or
-	// request may be repeated.
-	Keys once.Config
-}
-
 const defaultTTL = 30 * 24 * time.Hour
-
-func (c Config) withDefaults() Config {
-	c.Keys.TTL = cmp.Or(c.Keys.TTL, defaultTTL)
-	return c
-}
-
-// Validate reports every problem of c at once. New calls it.
-func (c Config) Validate() error {
-	if err := c.withDefaults().Keys.Validate(); err != nil {
-		return errtext.Errorf("command: config: %w", err)
-	}
-	return nil
-}
 
 // Commands runs commands once. Create it with New and use it with Run, RunTx and RunInTx. It is
 // safe for use by several goroutines.
@@ -46,12 +24,13 @@ type Commands struct {
 	names  program.Names
 }
 
-// New returns Commands, or an error that names every problem of cfg.
-func New(cfg Config) (*Commands, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	runner, err := once.New(cfg.withDefaults().Keys)
+// New returns Commands that keep their keys as cfg says, or an error that names every problem of it.
+// The default of its TTL, which is how long results are remembered, is 30 days here. It must be
+// longer than any event or request may be repeated. RefuseStale is for commands whose outcome is
+// unknown when their process has died.
+func New(cfg once.Config) (*Commands, error) {
+	cfg.TTL = cmp.Or(cfg.TTL, defaultTTL)
+	runner, err := once.New(cfg)
 	if err != nil {
 		return nil, errtext.Errorf("command: %w", err)
 	}
@@ -70,7 +49,7 @@ type Command struct {
 	// Tenant of the command. At most once.MaxTenant bytes; may be empty.
 	Tenant string
 	// Key names the command within its tenant and type: the client's key, or the key of an event,
-	// see EventKey. Required, at most once.MaxID bytes. It is the core.HeaderCausationID of the
+	// see [EventKey]. Required, at most once.MaxID bytes. It is the core.HeaderCausationID of the
 	// events that the function publishes with its context.
 	Key string
 	// Input distinguishes a repetition from another command under the same key. The other command
@@ -97,8 +76,8 @@ var (
 // Run runs fn and keeps its result as JSON. If the command was done before, it returns the kept
 // result, and replayed is true. It is the lease form, for work whose effects are not in the
 // database of the store: see once.Runner.Do, whose errors it returns. After the death of a process
-// its lease ends, and the command is run again. If Config.Keys.RefuseStale is set, it is refused
-// with once.ErrAbandoned instead.
+// its lease ends, and the command is run again. If RefuseStale of the once.Config is set, it is
+// refused with once.ErrAbandoned instead.
 func Run[T any](ctx context.Context, c *Commands, cmd Command,
 	fn func(ctx context.Context) (T, error),
 ) (result T, replayed bool, err error) {

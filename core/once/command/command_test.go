@@ -23,7 +23,7 @@ type order struct {
 
 func newCommands(t *testing.T, keys once.Config) *command.Commands {
 	t.Helper()
-	c, err := command.New(command.Config{Keys: keys})
+	c, err := command.New(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestCommandRefusals(t *testing.T) {
 	if _, _, err := command.RunInTx[int](ctx, c, repo.Transactor(), create, nil); err == nil {
 		t.Error("a nil function is accepted")
 	}
-	if _, err := command.New(command.Config{Keys: once.Config{Lease: -1}}); err == nil ||
+	if _, err := command.New(once.Config{Lease: -1}); err == nil ||
 		!strings.Contains(err.Error(), "Store") || !strings.Contains(err.Error(), "Lease") {
 		t.Errorf("config: %v", err)
 	}

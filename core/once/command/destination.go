@@ -32,7 +32,7 @@ const (
 
 var errStopped = errors.New("command: the destination is stopped or busy")
 
-// place names a destination. The name is what WorkerConfig.Destination returned. Without it, it is
+// place names a destination. The name is what [WorkerConfig.Destination] returned. Without it, it is
 // the host that a failure named, or the effect itself after a failure that named none, and empty
 // for an effect that has not failed yet: see Worker.at.
 type place struct{ channel, name string }
@@ -367,7 +367,7 @@ func (w *Worker) judge(run execution, failure error, class core.Class, marked, l
 	return class, time.Duration((0.5 + rand.Float64()/2) * float64(pause))
 }
 
-// judgeAlone is judge without WorkerConfig.Destination. An outage concerns the host that its error
+// judgeAlone is judge without [WorkerConfig.Destination]. An outage concerns the host that its error
 // names, else this effect alone, and never the channel. A timeout without a host is left to the
 // relay, which knows whether the whole channel is stuck, and so are refusals.
 func (w *Worker) judgeAlone(run execution, failure error, class core.Class, end visitEnd, late bool) (core.Class,

@@ -4,7 +4,7 @@
 // A command has a tenant, a type and a key. The first call runs the function, and later calls get
 // its result:
 //
-//	commands, err := command.New(command.Config{Keys: once.Config{Store: store}}) // store of package sqlonce
+//	commands, err := command.New(once.Config{Store: store}) // store of package sqlonce
 //	order, replayed, err := command.RunTx(ctx, commands, nil, command.Command{ // nil: the transaction in ctx
 //		Type: "create-order", Tenant: tenant, Key: command.EventKey("QuoteAccepted", eventID), Input: quote,
 //	}, func(ctx context.Context) (Order, error) { ... })
@@ -25,11 +25,11 @@
 //	worker.AddTo(router) // the core.Router that the relay publishes to
 //	go worker.Run(ctx)   // executes effects that no event wakes up
 //
-// Alert on Queue.Backlog: it says how many effects of each channel are pending and dead, and how
-// long the oldest has been due. A person decides about a dead effect: Queue.Redrive has it executed
-// after all, and Queue.Discard ends it.
+// Alert on [Queue.Backlog]: it says how many effects of each channel are pending and dead, and how
+// long the oldest has been due. A person decides about a dead effect: [Queue.Redrive] has it
+// executed after all, and [Queue.Discard] ends it.
 //
 // An effect is executed at least once, and once when nothing fails. If a process dies between the
 // call and its record, the lease ends, and the handler is called again with the same
-// Effect.IdempotencyKey. Give that key to the other side.
+// [Effect.IdempotencyKey]. Give that key to the other side.
 package command

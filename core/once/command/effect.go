@@ -8,14 +8,15 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/enum"
+	"github.com/ormoutbox/ormoutbox/core/internal/problems"
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Limits of an Effect, in bytes. Headers are limited together.
+// Limits of an Effect, in bytes.
 const (
-	MaxChannel = 128
-	MaxHeaders = 16 << 10
+	maxChannel = 128
+	maxHeaders = 16 << 10
 )
 
 // Effect is one call to the outside world that a transaction decides on: a webhook, a mail, a
@@ -25,14 +26,14 @@ type Effect struct {
 	ID string
 	// Tenant, Channel and Key name the effect, which is enqueued once. Channel chooses the handler,
 	// such as "webhook". Key names the effect in its channel, such as
-	// "order-placed:018f:ada@example.org". Channel and Key are required. At most once.MaxTenant,
-	// MaxChannel and once.MaxID bytes.
+	// "order-placed:018f:ada@example.org". Channel and Key are required. At most 64, 128
+	// and 255 bytes.
 	Tenant, Channel, Key string
 	// Payload is for the handler, in any form. It is stored unchanged.
 	Payload []byte
 	// ContentType describes Payload. At most 127 bytes; may be empty.
 	ContentType string
-	// Headers are for the handler: at most MaxHeaders bytes together.
+	// Headers are for the handler: at most 16 KiB together.
 	Headers map[string]string
 	// EventID, CorrelationID and BusinessKey connect the effect to its cause and to a process in a
 	// workflow engine. Enqueue takes the first two from the context of a handler if they are empty:
@@ -45,42 +46,27 @@ type Effect struct {
 
 // Validate reports every problem of e at once. The error wraps once.ErrInvalidRequest.
 func (e Effect) Validate() error {
-	var problems []error
-	for _, part := range []struct {
-		name, text string
-		limit      int
-		required   bool
-	}{
-		{"tenant", e.Tenant, once.MaxTenant, false},
-		{"channel", e.Channel, MaxChannel, true},
-		{"key", e.Key, once.MaxID, true},
-		{"content type", e.ContentType, 127, false},
-		{"event id", e.EventID, 255, false},
-		{"correlation id", e.CorrelationID, 255, false},
-		{"business key", e.BusinessKey, 255, false},
-	} {
-		if p := textcheck.Problem(part.text, part.limit, part.required); p != "" {
-			problems = append(problems, fmt.Errorf("%s %s", part.name, p))
-		}
-	}
+	var bad problems.List
+	bad.Add(textcheck.Check(
+		textcheck.Part{Name: "tenant", Text: e.Tenant, Limit: once.MaxTenant},
+		textcheck.Part{Name: "channel", Text: e.Channel, Limit: maxChannel, Required: true},
+		textcheck.Part{Name: "key", Text: e.Key, Limit: once.MaxID, Required: true},
+		textcheck.Part{Name: "content type", Text: e.ContentType, Limit: 127},
+		textcheck.Part{Name: "event id", Text: e.EventID, Limit: 255},
+		textcheck.Part{Name: "correlation id", Text: e.CorrelationID, Limit: 255},
+		textcheck.Part{Name: "business key", Text: e.BusinessKey, Limit: 255},
+	))
 	size := 0
 	for k, v := range e.Headers {
 		size += len(k) + len(v)
-		if p := textcheck.Problem(k, MaxHeaders, true); p != "" {
-			problems = append(problems, fmt.Errorf("name of a header %s", p))
-		}
-		if p := textcheck.Problem(v, MaxHeaders, false); p != "" {
-			problems = append(problems, fmt.Errorf("header %.64q %s", k, p))
-		}
+		name, value := textcheck.Problem(k, maxHeaders, true), textcheck.Problem(v, maxHeaders, false)
+		bad.If(name != "", "name of a header %s", name)
+		bad.If(value != "", "header %.64q %s", k, value)
 	}
-	if size > MaxHeaders {
-		problems = append(problems, fmt.Errorf("headers have %d bytes together, more than %d", size, MaxHeaders))
-	}
-	if e.Delay < 0 || e.Delay > once.MaxTTL {
-		problems = append(problems, fmt.Errorf("delay %s is not between 0 and %s", e.Delay, once.MaxTTL))
-	}
-	if len(problems) > 0 {
-		return fmt.Errorf("%w: effect: %w", once.ErrInvalidRequest, errors.Join(problems...))
+	bad.If(size > maxHeaders, "headers have %d bytes together, more than %d", size, maxHeaders)
+	bad.If(e.Delay < 0 || e.Delay > once.MaxTTL, "delay %s is not between 0 and %s", e.Delay, once.MaxTTL)
+	if err := bad.Err(); err != nil {
+		return fmt.Errorf("%w: effect: %w", once.ErrInvalidRequest, err)
 	}
 	return nil
 }
@@ -203,9 +189,9 @@ type Store interface {
 	// transaction, and keeps note with it. It reports whether it did.
 	RedriveTx(ctx context.Context, tx core.Tx, id, note string) (rec Record, redriven bool, err error)
 	// DiscardTx ends a dead effect, in the caller's transaction, and keeps note with it.
-	// It reports whether it did. ErrNoEffect: there is no such effect.
+	// It reports whether it did. [ErrNoEffect]: there is no such effect.
 	DiscardTx(ctx context.Context, tx core.Tx, id, note string) (discarded bool, err error)
-	// Find returns the effect of a tenant, channel and key, or ErrNoEffect.
+	// Find returns the effect of a tenant, channel and key, or [ErrNoEffect].
 	Find(ctx context.Context, tenant, channel, key string) (Record, error)
 	// List returns effects, oldest first.
 	List(ctx context.Context, q Query) ([]Record, error)
@@ -220,4 +206,14 @@ type Store interface {
 	// Cleanup deletes at most limit effects that were completed or discarded longer than keep ago.
 	// It returns how many it deleted.
 	Cleanup(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
+}
+
+// Archiver is implemented by a [Store] that can show effects before it deletes them. [NewQueue]
+// refuses [QueueConfig.Archive] without it.
+type Archiver interface {
+	// Archive gives at most limit effects that were completed or discarded longer than keep ago to
+	// fn, and deletes them if it returns nil. Those that ended first come first. It returns how
+	// many it deleted. No transaction is open while fn runs.
+	Archive(ctx context.Context, keep time.Duration, limit int, fn func(ctx context.Context, effects []Record) error,
+	) (deleted int, err error)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // effects is a queue and one effect in it.
@@ -72,7 +73,11 @@ func (w *effects) relay(worker *command.Worker, observer *core.Observer) {
 	router := core.NewRouter()
 	worker.AddTo(router)
 	outbox, err := core.New(core.Config{
-		Repository: w.repo, Publisher: router, Observer: observer, Logger: slog.New(slog.DiscardHandler),
+		Repository: w.repo,
+		Publisher:  router,
+		Relay:      relay.Config{},
+		Observer:   observer,
+		Logger:     slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)

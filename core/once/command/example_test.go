@@ -10,6 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // An event requests an order. It is delivered twice, and one order is created, because the command,
@@ -17,7 +18,7 @@ import (
 func ExampleRunTx() {
 	// in an application: the table of package sqlonce and the transactions of an adapter
 	repo := outboxtest.NewRepository()
-	commands, err := command.New(command.Config{Keys: once.Config{Store: repo.OnceStore()}})
+	commands, err := command.New(once.Config{Store: repo.OnceStore()})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -45,7 +46,7 @@ func ExampleRunTx() {
 
 // Run is for work whose effects are not in the database of the keys.
 func ExampleRun() {
-	commands, _ := command.New(command.Config{Keys: once.Config{Store: outboxtest.NewOnceStore()}})
+	commands, _ := command.New(once.Config{Store: outboxtest.NewOnceStore()})
 	for range 2 {
 		id, replayed, err := command.Run(context.Background(), commands,
 			command.Command{Type: "refund", Tenant: "acme", Key: "invoice-7"},
@@ -65,7 +66,7 @@ func ExampleRun() {
 func ExampleRunInTx() {
 	repo := outboxtest.NewRepository()
 	outbox, _ := core.New(core.Config{Repository: repo})
-	commands, _ := command.New(command.Config{Keys: once.Config{Store: repo.OnceStore()}})
+	commands, _ := command.New(once.Config{Store: repo.OnceStore()})
 	for range 2 {
 		n, replayed, err := command.RunInTx(context.Background(), commands, repo.Transactor(),
 			command.Command{Type: "close-month", Key: "2026-11"},
@@ -132,7 +133,7 @@ func ExampleNewWorker() {
 	}
 	router := core.NewRouter()
 	worker.AddTo(router)
-	outbox, _ := core.New(core.Config{Repository: repo, Publisher: router})
+	outbox, _ := core.New(core.Config{Repository: repo, Publisher: router, Relay: relay.Config{}})
 	queue, _ := command.NewQueue(command.QueueConfig{Store: store, Outbox: outbox})
 
 	_ = repo.Transactor().RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {

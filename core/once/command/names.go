@@ -21,7 +21,7 @@ func (w *Worker) register(ctx context.Context, channel string) {
 		},
 		func(program, other string) {
 			w.cfg.Logger.Warn("command: another program executes effects of the same channel: each effect is "+
-				"executed by one of the two; give one of them another channel", "component", "outbox",
+				"executed by one of the two; give one of them another channel",
 				"channel", channel, "program", program, "other_program", other)
 		})
 }
@@ -38,6 +38,6 @@ func (c *Commands) register(ctx context.Context, scope string) {
 		func(program, other string) {
 			core.DefaultLogger().Warn("command: another program runs commands of the same type: each command is run "+
 				"by one of the two, and the other gets its result; give one of them another type",
-				"component", "outbox", "scope", scope, "program", program, "other_program", other)
+				"component", "command", "scope", scope, "program", program, "other_program", other)
 		})
 }

@@ -12,38 +12,39 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/archive"
 	"github.com/ormoutbox/ormoutbox/core/internal/cause"
-	"github.com/ormoutbox/ormoutbox/core/internal/cleaning"
+	"github.com/ormoutbox/ormoutbox/core/internal/cleaner"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/problems"
+	"github.com/ormoutbox/ormoutbox/core/internal/repeat"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
-
-// Outbox publishes the events that wake a Worker. It is a core.Outbox, or the outbox of an adapter.
-type Outbox interface {
-	Publish(ctx context.Context, tx core.Tx, events ...core.Event) (ids []string, err error)
-}
 
 const topicPrefix = core.ServedTopicPrefix
 
 // Topic returns the topic of the outbox events of a channel: "effect." and the channel. The outbox
-// and the Router of a relaying process must know the topic; Worker.AddTo adds it.
+// and the Router of a relaying process must know the topic; [Worker.AddTo] adds it.
 func Topic(channel string) string { return topicPrefix + channel }
 
 // QueueConfig says where effects are written.
 type QueueConfig struct {
 	// Store of the effects: sqlcommand.New. Required.
 	Store Store
-	// Outbox in the same database. Required.
-	Outbox Outbox
+	// Outbox in the same database: a core.Outbox, or the outbox of an adapter. It publishes the
+	// events that wake a Worker. Required.
+	Outbox interface {
+		Publish(ctx context.Context, tx core.Tx, events ...core.Event) (ids []string, err error)
+	}
 	// Retention is how long completed and discarded effects are kept. After that, the same key may
 	// be enqueued again. It must be longer than the time in which the caller of Enqueue may repeat
 	// it. Default: 30 days, at least 1 s, at most once.MaxTTL.
 	Retention time.Duration
-	// Archive gets completed and discarded effects before Cleanup deletes them, at most
-	// ArchiveEffects at once. If it returns an error or panics, they stay, Cleanup returns the
-	// error, and the next cleanup begins with them. Effects may come again: after a crash, and if
-	// two processes clean up at once. An archive must recognise them by their IDs. It must return
-	// when ctx ends, a minute after the call at the latest. A call that has not returned a second
-	// later is abandoned, and no other call begins until it returns. Default: none.
+	// Archive gets completed and discarded effects before Cleanup deletes them, at most 100 at
+	// once, with payloads of at most core.ArchiveBytes unless a single one is larger. If it returns
+	// an error or panics, they stay, Cleanup returns the error, and the next cleanup begins with
+	// them. Effects may come again: after a crash, and if two processes clean up at once. An
+	// archive must recognise them by their IDs. It must return when ctx ends, a minute after the
+	// call at the latest. A call that has not returned a second later is abandoned, and no other
+	// call begins until it returns. Default: none.
 	Archive func(ctx context.Context, effects []Record) error
 	// CleanupInterval is the pause between two cleanups in Run. CleanupBatch is how many effects
 	// one statement deletes. Default: 10 min and 1000.
@@ -58,44 +59,33 @@ func (c QueueConfig) withDefaults() QueueConfig {
 	c.Retention = cmp.Or(c.Retention, defaultTTL)
 	c.CleanupInterval = cmp.Or(c.CleanupInterval, 10*time.Minute)
 	c.CleanupBatch = cmp.Or(c.CleanupBatch, 1000)
-	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger()).With("component", "command")
 	return c
 }
 
-// Validate reports every problem of c at once. NewQueue calls it.
+// Validate reports every problem of c at once. [NewQueue] calls it.
 func (c QueueConfig) Validate() error {
 	c = c.withDefaults()
-	var problems []error
-	bad := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("command: config: "+format, args...))
-	}
-	if c.Store == nil {
-		bad("Store is missing")
-	}
-	if ob, ok := c.Outbox.(*core.Outbox); c.Outbox == nil || ok && ob == nil {
-		bad("Outbox is missing (that of a GORM plugin is there after db.Use)")
-	}
-	if c.Retention < time.Second || c.Retention > once.MaxTTL {
-		bad("Retention %s is not between 1s and %s", c.Retention, once.MaxTTL)
-	}
-	if _, ok := c.Store.(Archiver); c.Archive != nil && c.Store != nil && !ok {
-		bad("Archive needs a Store that is an Archiver, and a %T is none", c.Store)
-	}
-	if c.CleanupInterval < 0 {
-		bad("CleanupInterval %s is negative", c.CleanupInterval)
-	}
-	if c.CleanupBatch < 0 {
-		bad("CleanupBatch %d is negative", c.CleanupBatch)
-	}
-	return errors.Join(problems...)
+	bad := problems.List{Of: "command: config: "}
+	bad.If(c.Store == nil, "Store is missing")
+	ob, own := c.Outbox.(*core.Outbox)
+	bad.If(c.Outbox == nil || own && ob == nil,
+		"Outbox is missing (that of a GORM plugin is there after db.Use)")
+	bad.If(c.Retention < time.Second || c.Retention > once.MaxTTL,
+		"Retention %s is not between 1s and %s", c.Retention, once.MaxTTL)
+	_, archives := c.Store.(Archiver)
+	bad.If(c.Archive != nil && c.Store != nil && !archives,
+		"Archive needs a Store that is an Archiver, and a %T is none", c.Store)
+	bad.If(c.CleanupInterval < 0, "CleanupInterval %s is negative", c.CleanupInterval)
+	bad.If(c.CleanupBatch < 0, "CleanupBatch %d is negative", c.CleanupBatch)
+	return bad.Err()
 }
 
 // Queue writes effects, and lists, redrives and discards them for operators. Create it with
 // NewQueue. It is safe for use by several goroutines.
 type Queue struct {
 	cfg     QueueConfig
-	archive archive.Caller[Record]
-	batch   cleaning.Batch // of a cleanup
+	cleaner *cleaner.Cleaner[Record]
 }
 
 // NewQueue returns a Queue, or an error that names every problem of cfg.
@@ -103,10 +93,7 @@ func NewQueue(cfg QueueConfig) (*Queue, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Queue{cfg: cfg.withDefaults(), archive: archive.Caller[Record]{
-		Name: "QueueConfig.Archive", Archive: cfg.Archive, Grace: archive.Grace,
-		Panicked: func(value any) error { return core.NewPanicError(value) },
-	}}, nil
+	return &Queue{cfg: cfg.withDefaults(), cleaner: cleaner.New("QueueConfig.Archive", cfg.Archive)}, nil
 }
 
 // Enqueue writes an effect in the transaction, with the event that wakes a Worker after the commit.
@@ -167,7 +154,7 @@ func (q *Queue) wake(ctx context.Context, tx core.Tx, id string, e Effect) error
 	return nil
 }
 
-// Find returns the effect of a tenant, channel and key, or an error wrapping ErrNoEffect.
+// Find returns the effect of a tenant, channel and key, or an error wrapping [ErrNoEffect].
 func (q *Queue) Find(ctx context.Context, tenant, channel, key string) (Record, error) {
 	return q.cfg.Store.Find(ctx, tenant, channel, key)
 }
@@ -200,7 +187,7 @@ func (q *Queue) Backlog(ctx context.Context) ([]Backlog, error) {
 }
 
 // Redrive makes a dead effect pending again with fresh attempts, in the transaction. Redrive also
-// has an effect executed at once that is not completed and that no event will wake up. Worker.Run
+// has an effect executed at once that is not completed and that no event will wake up. [Worker.Run]
 // would wait for OverdueAfter before it executes such an effect. If tx is nil, Redrive uses the
 // transaction that ctx carries. Actor and reason are kept with the effect. If the effect is
 // completed, discarded or being executed, Redrive returns false and changes nothing.
@@ -255,7 +242,11 @@ func noteOf(id, actor, reason string) (string, error) {
 // deleted.
 func (q *Queue) Cleanup(ctx context.Context) (deleted int, err error) {
 	for {
-		n, more, err := q.cleanSome(ctx)
+		n, more, err := q.cleaner.Some(ctx, q.cfg.CleanupBatch,
+			func(limit int) (int, error) { return q.cfg.Store.Cleanup(ctx, q.cfg.Retention, limit) },
+			func(limit int, fn func(context.Context, []Record) error) (int, error) {
+				return q.cfg.Store.(Archiver).Archive(ctx, q.cfg.Retention, limit, fn)
+			})
 		deleted += n
 		if err != nil {
 			return deleted, errtext.Errorf("command: clean up: %w", err)
@@ -273,23 +264,11 @@ func (q *Queue) Run(ctx context.Context) error {
 	for {
 		// the next cleanup deletes the rest
 		if _, err := q.Cleanup(ctx); err != nil && (ctx.Err() == nil || errors.Is(err, archive.ErrStuck)) {
-			q.cfg.Logger.WarnContext(ctx, "command: cleanup of effects failed, it is tried again later", "err",
+			q.cfg.Logger.WarnContext(ctx, "command: cleanup of effects failed, it is tried again later", "error",
 				errorText(err))
 		}
-		if !sleep(ctx, q.cfg.CleanupInterval) {
+		if !repeat.Sleep(ctx, q.cfg.CleanupInterval) {
 			return nil
 		}
-	}
-}
-
-// sleep waits for d, and reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

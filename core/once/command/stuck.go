@@ -3,6 +3,8 @@ package command
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -69,19 +71,19 @@ func (w *Worker) await(ctx context.Context, run execution, ended <-chan handlerE
 
 // abandon goes on without a stuck handler, and returns after what time its effect may come back.
 func (w *Worker) abandon(run execution, ended <-chan handlerEnd,
-	finish func(handlerEnd, *error) (string, ExecResult, error),
+	finish func(handlerEnd, *error) (string, string, error),
 ) (wait time.Duration) {
 	e := run.effect
 	w.cfg.Logger.Error("command: a handler ignores the end of its context: its effect waits until it returns, or this "+
-		"process ends", "component", "outbox", "channel", e.Channel, "destination", run.visit.at.name, "effect_id",
+		"process ends", "channel", e.Channel, "destination", run.visit.at.name, "effect_id",
 		run.claim.ID, "after", time.Since(run.held).Round(time.Millisecond))
 	go func() {
 		info := ExecInfo{Tenant: e.Tenant, Channel: e.Channel, Key: e.Key, ID: run.claim.ID, Attempt: run.attempt}
 		defer func() {
 			if v := recover(); v != nil { // no caller is left for it
 				p := core.NewPanicError(v)
-				w.cfg.Logger.Error("command: a handler that was given up panicked", "component", "outbox", "channel",
-					e.Channel, "effect_id", info.ID, "err", p, "stack", string(p.Stack))
+				w.cfg.Logger.Error("command: a handler that was given up panicked", "channel",
+					e.Channel, "effect_id", info.ID, "error", p, "stack", string(p.Stack))
 			}
 		}()
 		_, info.Result, _ = finish(<-ended, &info.Err)
@@ -89,4 +91,24 @@ func (w *Worker) abandon(run execution, ended <-chan handlerEnd,
 		w.cfg.Observer(info)
 	}()
 	return destinationMaxGap
+}
+
+// shortLease says once that handlers may run for longer than the lease. Nobody else is let in while
+// the lease is extended. But only a handler that ends before the lease is alone whatever happens to
+// its process and to the store.
+type shortLease struct{ once sync.Once }
+
+func (s *shortLease) check(ctx context.Context, lease time.Duration, logger *slog.Logger) {
+	end, bounded := ctx.Deadline()
+	if !bounded {
+		return
+	}
+	if limit := time.Until(end); limit > lease {
+		s.once.Do(func() {
+			logger.Warn("command: a handler may run for longer than the lease of its effect: after a pause of the "+
+				"process or of the store that is longer than the lease, another worker executes the same effect "+
+				"beside it. Make WorkerConfig.Lease longer than PublishTimeout of the outbox and SweepTimeout",
+				"limit", limit.Round(time.Millisecond), "lease", lease)
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // Handlers of four of nine subscribers never return, as many at once as the relay has workers. They
@@ -144,7 +145,7 @@ func TestRelayEndsBesideAStuckHandler(t *testing.T) {
 		})
 		router := core.NewRouter()
 		worker.AddTo(router)
-		ob, err := core.New(core.Config{Repository: w.repo, Publisher: router})
+		ob, err := core.New(core.Config{Repository: w.repo, Publisher: router, Relay: relay.Config{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/repeat"
 )
 
 // sweepBatch is how many overdue effects of a channel are read at once.
@@ -26,7 +27,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	for {
 		_, _ = w.Sweep(ctx) // the next sweep executes the rest
 		pause := time.Duration((0.8 + 0.4*rand.Float64()) * float64(w.cfg.SweepInterval))
-		if !sleep(ctx, pause) {
+		if !repeat.Sleep(ctx, pause) {
 			return nil
 		}
 	}
@@ -39,8 +40,8 @@ func (w *Worker) Run(ctx context.Context) error {
 //
 // The effects of a channel are executed one after another. Those that have been due for longest
 // come first. An outage, or a handler that needs longer than SweepTimeout, spends no attempt, and
-// the sweep goes on with other effects. A failed effect is overdue again OverdueAfter later, and dead
-// after MaxAttempts.
+// the sweep goes on with other effects. A failed effect is overdue again OverdueAfter later, and
+// dead after MaxAttempts.
 func (w *Worker) Sweep(ctx context.Context) (executed int, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -80,12 +81,12 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 			}
 			outcome, err := w.performSwept(ctx, rec)
 			class, _ := core.ClassOf(err)
-			moved = moved || outcome != Skipped
+			moved = moved || outcome != resultSkipped
 			switch {
-			case outcome == Executed:
+			case outcome == resultExecuted:
 				executed++
 			case errors.Is(err, ErrNoEffect): // deleted meanwhile
-			case outcome == "" || outcome == Lost:
+			case outcome == "" || outcome == resultLost:
 				return executed, err
 			case class == core.ClassUnavailable || class == core.ClassUnroutable:
 				return executed, nil
@@ -99,14 +100,14 @@ func (w *Worker) sweepChannel(ctx context.Context, channel string) (executed int
 
 // performSwept executes one effect without the relay. The relay would give its handler a deadline
 // and recover from its panics, so performSwept does both.
-func (w *Worker) performSwept(ctx context.Context, rec Record) (outcome ExecResult, err error) {
+func (w *Worker) performSwept(ctx context.Context, rec Record) (outcome string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SweepTimeout)
 	defer cancel()
 	info := ExecInfo{Tenant: rec.Tenant, Channel: rec.Channel, ID: rec.ID}
 	returned := false
 	defer func() {
 		if !returned { // the next sweep goes on after runtime.Goexit
-			outcome, err = Retried, core.Transient(didNotReturn(recover()))
+			outcome, err = resultRetried, core.Transient(didNotReturn(recover()))
 			info.Key, info.Attempt, info.Result, info.Err = rec.Key, rec.Attempts+1, outcome, err
 			w.cfg.Observer(info)
 		}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -20,20 +21,23 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/cause"
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/lease"
+	"github.com/ormoutbox/ormoutbox/core/internal/problems"
 	"github.com/ormoutbox/ormoutbox/core/internal/program"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
 // Handler executes an effect and returns the id that the other side gave it, if any. It must give
-// Effect.IdempotencyKey to the other side, because it is called again if a process died before it
-// could record the success. It must stop when ctx ends: see WorkerConfig.PerDestination. ctx carries
-// the outbox's PublishTimeout, or SweepTimeout. Its cause is once.ErrLeaseLost if another worker may
-// have begun. Events that are published with ctx carry the effect's ID as their
+// [Effect.IdempotencyKey] to the other side, because it is called again if a process died before it
+// could record the success. It must stop when ctx ends: see [WorkerConfig.PerDestination]. ctx
+// carries the outbox's PublishTimeout, or SweepTimeout. Its cause is once.ErrLeaseLost if another
+// worker may have begun. Events that are published with ctx carry the effect's ID as their
 // core.HeaderCausationID.
 //
 // Errors are marked as those of a core.Publisher. core.Permanent makes the effect dead at once.
-// core.Unavailable stops the channel, or its destination (see WorkerConfig.Destination), until the
-// other side is back, and costs no attempt. Any other error spends an attempt. The text of the
+// core.Unavailable stops the channel, or its destination (see [WorkerConfig.Destination]), until
+// the other side is back, and costs no attempt. Any other error spends an attempt. The text of the
 // error is stored: keep secrets out of it.
 type Handler func(ctx context.Context, e Effect) (externalRef string, err error)
 
@@ -55,8 +59,8 @@ type WorkerConfig struct {
 	Destination func(e Effect) string
 	// PerDestination is how many effects of one destination are executed at once in this process,
 	// so that a destination that hangs does not take all workers of the relay. Keep it at a quarter
-	// of core.Config.Workers or less. A handler that ignores the end of its context counts until it
-	// returns, but no worker waits for it: it is given up after half of its time more. Without
+	// of relay.Config.Workers or less. A handler that ignores the end of its context counts until
+	// it returns, but no worker waits for it: it is given up after half of its time more. Without
 	// Destination the limit also holds for all effects together whose destination is not known,
 	// while any of them meets an outage. Default: 8.
 	PerDestination int
@@ -84,43 +88,56 @@ type WorkerConfig struct {
 	// a handler that the relay calls: give it the same value. It costs the effect no attempt.
 	// Default: 5 s, as there.
 	SweepTimeout time.Duration
-	// Classifier judges unmarked errors. Default: core.DefaultClassifier.
+	// Classifier judges unmarked errors. Default: core.DefaultClassifier, and ClassUnavailable for
+	// a database that cannot be used now.
 	Classifier func(error) core.Class
 	// Node names this process in the effects it holds. Default: host name and process id. At most
 	// 128 bytes.
 	Node string
 	// Logger gets warnings about channels that seem to be more than one destination, and about a
-	// Lease that is shorter than a handler may run, and errors about handlers that ignore the end of
-	// their context. Default: core.DefaultLogger, which writes
-	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
+	// Lease that is shorter than a handler may run, and errors about handlers that ignore the end
+	// of their context. Default: core.DefaultLogger, which writes warnings and errors to
+	// slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is called for each execution, for metrics. It must not block. Default: none.
 	Observer func(info ExecInfo)
 }
 
-// ExecResult says how an execution ended.
-type ExecResult string
-
 // Results of an execution.
 const (
-	Executed ExecResult = "executed" // done and recorded
-	Retried  ExecResult = "retried"  // failed: the relay tries again
-	Dead     ExecResult = "dead"     // waits for a person
-	// Its end could not be recorded: it will be executed again, unless another worker has done so.
-	Lost ExecResult = "lost"
-	// Completed, dead or discarded before, or another worker executes it.
-	Skipped ExecResult = "skipped"
-	PutOff  ExecResult = "put_off" // not executed: its destination is stopped, or has PerDestination effects
+	resultExecuted = "executed"
+	resultRetried  = "retried"
+	resultDead     = "dead"
+	resultLost     = "lost"
+	resultSkipped  = "skipped"
+	resultPutOff   = "put_off"
 )
 
 // ExecInfo describes the execution of an effect.
 type ExecInfo struct {
 	Tenant, Channel, Key, ID string
-	Result                   ExecResult
+	// Result is one of these:
+	//
+	//   - executed: done and recorded;
+	//   - retried: failed, and the relay tries again;
+	//   - dead: waits for a person;
+	//   - lost: its end could not be recorded. It will be executed again, unless another worker has
+	//     done so;
+	//   - skipped: completed, dead or discarded before, or another worker executes it;
+	//   - put_off: not executed, because its destination is stopped, or has PerDestination effects.
+	Result string
 	// of the event that woke the worker, or of the effect if Run or Sweep found it; from 1
 	Attempt  int
 	Duration time.Duration
 	Err      error
+}
+
+// classify is the default of WorkerConfig.Classifier.
+func classify(err error) core.Class {
+	if sqlerr.Unavailable(err) {
+		return core.ClassUnavailable
+	}
+	return core.DefaultClassifier(err)
 }
 
 func (c WorkerConfig) withDefaults() WorkerConfig {
@@ -132,12 +149,12 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	c.SweepInterval = cmp.Or(c.SweepInterval, time.Minute)
 	c.SweepTimeout = cmp.Or(c.SweepTimeout, 5*time.Second)
 	if c.Classifier == nil {
-		c.Classifier = core.DefaultClassifier
+		c.Classifier = classify
 	}
 	if c.Observer == nil {
 		c.Observer = func(ExecInfo) {}
 	}
-	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger()).With("component", "command")
 	if c.Node == "" {
 		host, _ := os.Hostname()
 		c.Node = fmt.Sprintf("%.100s/%d", host, os.Getpid())
@@ -145,56 +162,33 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	return c
 }
 
-// Validate reports every problem of c at once. NewWorker calls it.
+// Validate reports every problem of c at once. [NewWorker] calls it.
 func (c WorkerConfig) Validate() error {
 	c = c.withDefaults()
-	var problems []error
-	bad := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("command: config: "+format, args...))
-	}
-	if c.Store == nil {
-		bad("Store is missing")
-	}
-	if len(c.Handlers) == 0 {
-		bad("Handlers is empty")
-	}
+	bad := problems.List{Of: "command: config: "}
+	bad.If(c.Store == nil, "Store is missing")
+	bad.If(len(c.Handlers) == 0, "Handlers is empty")
 	for _, channel := range slices.Sorted(maps.Keys(c.Handlers)) {
-		if c.Handlers[channel] == nil {
-			bad("the handler of channel %q is nil", channel)
-		}
-		if err := (Effect{Channel: channel, Key: "k"}).Validate(); err != nil {
-			bad("Handlers: %w", err)
-		}
+		bad.If(c.Handlers[channel] == nil, "the handler of channel %q is nil", channel)
+		err := Effect{Channel: channel, Key: "k"}.Validate()
+		bad.If(err != nil, "Handlers: %w", err)
 	}
-	if c.PerDestination < 1 {
-		bad("PerDestination %d is less than 1", c.PerDestination)
-	}
-	if c.MaxAttempts < 1 {
-		bad("MaxAttempts %d is less than 1", c.MaxAttempts)
-	}
-	if c.Lease < 100*time.Millisecond || c.Lease > once.MaxLease {
-		bad("Lease %s is not between 100ms and %s", c.Lease, once.MaxLease)
-	}
-	if c.StoreTimeout <= 0 || c.StoreTimeout >= c.Lease {
-		bad("StoreTimeout %s is not between 0 and Lease %s", c.StoreTimeout, c.Lease)
-	}
-	if c.OverdueAfter < time.Millisecond || c.OverdueAfter > once.MaxTTL {
-		bad("OverdueAfter %s is not between 1ms and %s", c.OverdueAfter, once.MaxTTL)
-	}
-	if c.SweepInterval < 0 {
-		bad("SweepInterval %s is negative", c.SweepInterval)
-	}
-	if c.SweepTimeout < 0 {
-		bad("SweepTimeout %s is negative", c.SweepTimeout)
-	}
-	if len(c.Node) > 128 {
-		bad("Node has %d bytes, more than 128", len(c.Node))
-	}
-	return errors.Join(problems...)
+	bad.If(c.PerDestination < 1, "PerDestination %d is less than 1", c.PerDestination)
+	bad.If(c.MaxAttempts < 1, "MaxAttempts %d is less than 1", c.MaxAttempts)
+	bad.If(c.Lease < 100*time.Millisecond || c.Lease > once.MaxLease,
+		"Lease %s is not between 100ms and %s", c.Lease, once.MaxLease)
+	bad.If(c.StoreTimeout <= 0 || c.StoreTimeout >= c.Lease,
+		"StoreTimeout %s is not between 0 and Lease %s", c.StoreTimeout, c.Lease)
+	bad.If(c.OverdueAfter < time.Millisecond || c.OverdueAfter > once.MaxTTL,
+		"OverdueAfter %s is not between 1ms and %s", c.OverdueAfter, once.MaxTTL)
+	bad.If(c.SweepInterval < 0, "SweepInterval %s is negative", c.SweepInterval)
+	bad.If(c.SweepTimeout < 0, "SweepTimeout %s is negative", c.SweepTimeout)
+	bad.If(len(c.Node) > 128, "Node has %d bytes, more than 128", len(c.Node))
+	return bad.Err()
 }
 
 // Worker executes effects for the relay: it is a core.Publisher of the topics of its channels. Its
-// Run executes effects that no event wakes up. Create it with NewWorker. It is safe for use by
+// Run executes effects that no event wakes up. Create it with [NewWorker]. It is safe for use by
 // several goroutines.
 type Worker struct {
 	cfg   WorkerConfig
@@ -203,6 +197,8 @@ type Worker struct {
 	away  *destinations
 	short shortLease
 	names program.Names
+	// leases are those of the effects that are executed.
+	leases lease.Keeper
 }
 
 var (
@@ -221,6 +217,10 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	_, _ = rand.Read(incarnation[:]) // never fails
 	w := &Worker{cfg: cfg, node: cfg.Node + "/" + hex.EncodeToString(incarnation[:])}
 	w.away = newDestinations(cfg.PerDestination)
+	w.leases = lease.Keeper{
+		Lease: cfg.Lease, Timeout: cfg.StoreTimeout, Lost: once.ErrLeaseLost,
+		Over: func(err error) bool { return errors.Is(err, once.ErrLeaseLost) || errors.Is(err, once.ErrAlreadyDone) },
+	}
 	return w, nil
 }
 
@@ -258,7 +258,7 @@ func (w *Worker) PublishWithReceipt(ctx context.Context, d core.Delivery) (recei
 	}
 	info := ExecInfo{Tenant: d.TenantID, Channel: channel, ID: d.AggregateID, Attempt: max(1, d.Attempt)}
 	if wait, yes := w.away.turnedAway(info.ID); yes {
-		info.Result, info.Err = PutOff, errStopped
+		info.Result, info.Err = resultPutOff, errStopped
 		w.cfg.Observer(info)
 		return "", core.PutOff(errStopped, wait)
 	}
@@ -280,7 +280,7 @@ func (w *Worker) claim(ctx context.Context, c Claim) (Claimed, error) {
 // effect. The result is empty if the store could not claim the effect.
 func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	handler Handler,
-) (receipt string, outcome ExecResult, err error) {
+) (receipt string, outcome string, err error) {
 	w.register(ctx, info.Channel)
 	start := time.Now()
 	claim := Claim{ID: info.ID, Owner: w.node + "/" + strconv.FormatUint(w.runs.Add(1), 36)}
@@ -293,17 +293,17 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	}
 	claim.Fence, info.Key = got.Fence, got.Key
 	if !got.Fresh {
-		info.Result = Skipped
+		info.Result = resultSkipped
 		w.cfg.Observer(info)
 		switch got.Status {
 		case StatusCompleted:
-			return got.ExternalRef, Skipped, nil
+			return got.ExternalRef, resultSkipped, nil
 		case StatusDead, StatusDiscarded:
-			return got.Status.String(), Skipped, nil
+			return got.Status.String(), resultSkipped, nil
 		case StatusPending, StatusProcessing, StatusFailed:
 		}
-		return "", Skipped, core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s", once.ErrInProgress,
-			claim.ID, got.RetryAfter))
+		return "", resultSkipped, core.UnavailableForKey(fmt.Errorf("%w: effect %s, its lease ends in %s",
+			once.ErrInProgress, claim.ID, got.RetryAfter))
 	}
 	if got.LostLeases >= w.cfg.MaxAttempts {
 		err = fmt.Errorf("command: %d processes disappeared while they executed it", got.LostLeases)
@@ -320,14 +320,14 @@ func (w *Worker) perform(ctx context.Context, info ExecInfo,
 	at := w.at(got.Effect)
 	var wait time.Duration
 	if run.visit, wait = w.away.enter(at, claim.ID); run.visit == nil {
-		info.Result, info.Err = PutOff, stoppedError(at)
+		info.Result, info.Err = resultPutOff, stoppedError(at)
 		f := Failure{Free: true, Code: "put_off", Text: errorText(info.Err)}
-		if err := w.record(ctx,
+		if err := w.leases.Record(ctx,
 			func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, claim, f) }); err != nil {
 			info.Err = errors.Join(info.Err, err) // the lease will end
 		}
 		w.cfg.Observer(info)
-		return "", PutOff, core.PutOff(info.Err, wait)
+		return "", resultPutOff, core.PutOff(info.Err, wait)
 	}
 	ctx = cause.With(ctx, cause.New(claim.ID, got.CorrelationID))
 	receipt, info.Result, err = w.execute(ctx, run, handler, &info.Err)
@@ -346,23 +346,25 @@ type execution struct {
 	visit   *visit // the visit of its destination
 }
 
-func (w *Worker) giveUp(ctx context.Context, c Claim, f Failure) (string, ExecResult, error) {
+func (w *Worker) giveUp(ctx context.Context, c Claim, f Failure) (string, string, error) {
 	f.Dead = true
-	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
-		return "", Lost, core.UnavailableForKey(errtext.Errorf("command: give up: %w", err))
+	if err := w.leases.Record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
+		return "", resultLost, core.UnavailableForKey(errtext.Errorf("command: give up: %w", err))
 	}
-	return "dead", Dead, nil
+	return "dead", resultDead, nil
 }
 
 // execute calls the handler under the lease and records the result. The error is for the relay.
 // cause is for the observer.
 func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 	cause *error,
-) (ref string, outcome ExecResult, err error) {
+) (ref string, outcome string, err error) {
 	w.short.check(ctx, w.cfg.Lease, w.cfg.Logger)
 	runCtx, cancel := context.WithCancelCause(ctx)
-	stop := w.keepAlive(runCtx, cancel, run.claim, run.held)
-	finish := func(end handlerEnd, cause *error) (string, ExecResult, error) {
+	stop := w.leases.Keep(runCtx, run.held,
+		func(ctx context.Context) error { return w.cfg.Store.Extend(ctx, run.claim, w.cfg.Lease) },
+		func(err error) { cancel(err) })
+	finish := func(end handlerEnd, cause *error) (string, string, error) {
 		stop()
 		defer cancel(nil)
 		return w.conclude(ctx, runCtx, run, end, cause)
@@ -372,13 +374,13 @@ func (w *Worker) execute(ctx context.Context, run execution, handler Handler,
 		return finish(end, cause)
 	}
 	*cause = errStuck
-	return "", Retried, core.PutOff(errStuck, w.abandon(run, ended, finish))
+	return "", resultRetried, core.PutOff(errStuck, w.abandon(run, ended, finish))
 }
 
 // conclude records how a handler ended. A panic goes on to the caller, and so does runtime.Goexit.
 func (w *Worker) conclude(ctx, runCtx context.Context, run execution, end handlerEnd,
 	cause *error,
-) (ref string, outcome ExecResult, err error) {
+) (ref string, outcome string, err error) {
 	c := run.claim
 	if p := end.panicked; p != nil {
 		w.leave(run, visitRefused)
@@ -386,7 +388,7 @@ func (w *Worker) conclude(ctx, runCtx context.Context, run execution, end handle
 		if p.Value == nil {
 			f.Code = "goexit"
 		}
-		_ = w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) })
+		_ = w.leases.Record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) })
 		if p.Value == nil {
 			runtime.Goexit()
 		}
@@ -396,17 +398,17 @@ func (w *Worker) conclude(ctx, runCtx context.Context, run execution, end handle
 	*cause = failure
 	if failure == nil {
 		w.leave(run, visitGood)
-		err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Complete(ctx, c, ref) })
+		err := w.leases.Record(ctx, func(ctx context.Context) error { return w.cfg.Store.Complete(ctx, c, ref) })
 		if err == nil || errors.Is(err, once.ErrAlreadyDone) {
-			return ref, Executed, nil
+			return ref, resultExecuted, nil
 		}
 		*cause = errtext.Errorf("command: executed, but that could not be recorded: %w", err)
-		return "", Lost, core.UnavailableForKey(*cause)
+		return "", resultLost, core.UnavailableForKey(*cause)
 	}
 	if errors.Is(context.Cause(runCtx), once.ErrLeaseLost) {
 		w.leave(run, visitUnclear)
 		*cause = errtext.Errorf("%w: %w", once.ErrLeaseLost, failure)
-		return "", Lost, core.UnavailableForKey(*cause)
+		return "", resultLost, core.UnavailableForKey(*cause)
 	}
 	class, marked := core.ClassOf(failure)
 	if !marked {
@@ -425,16 +427,16 @@ func (w *Worker) conclude(ctx, runCtx context.Context, run execution, end handle
 	if !stopping && (class == core.ClassPermanent || class == core.ClassTransient && run.attempt >= w.cfg.MaxAttempts) {
 		return w.giveUp(ctx, c, f)
 	}
-	if err := w.record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
+	if err := w.leases.Record(ctx, func(ctx context.Context) error { return w.cfg.Store.Fail(ctx, c, f) }); err != nil {
 		*cause = errors.Join(failure, err) // the lease will end
 	}
 	switch {
 	case pause > 0:
-		return "", Retried, core.PutOff(failure, pause)
+		return "", resultRetried, core.PutOff(failure, pause)
 	case marked: // the handler may have said when to try again
-		return "", Retried, failure
+		return "", resultRetried, failure
 	}
-	return "", Retried, mark(class, failure)
+	return "", resultRetried, mark(class, failure)
 }
 
 // didNotReturn returns the error of a handler that panicked with v. A nil v means that it called
@@ -451,4 +453,14 @@ func mark(class core.Class, err error) error {
 		return err
 	}
 	return class.Mark(err)
+}
+
+var (
+	urlSecret = regexp.MustCompile(`://[^/\s@]*@`)
+	urlQuery  = regexp.MustCompile(`(https?://[^\s"?]*)\?[^\s"]*`)
+)
+
+// errorText is the text of an error that is stored, without the credentials that URLs carry.
+func errorText(err error) string {
+	return urlQuery.ReplaceAllString(urlSecret.ReplaceAllString(err.Error(), "://***@"), "$1?***")
 }

@@ -30,30 +30,30 @@ func TestWorkerOutcomes(t *testing.T) {
 		spent   int
 		told    bool // the relay gets an error
 		class   core.Class
-		outcome command.ExecResult
+		outcome string
 	}{
-		"done":         {nil, 1, command.StatusCompleted, 0, false, 0, command.Executed},
-		"unmarked":     {odd, 1, command.StatusFailed, 1, true, core.ClassTransient, command.Retried},
-		"transient":    {core.Transient(odd), 9, command.StatusFailed, 1, true, core.ClassTransient, command.Retried},
-		"last attempt": {odd, 10, command.StatusDead, 1, false, 0, command.Dead},
-		"permanent":    {core.Permanent(odd), 1, command.StatusDead, 1, false, 0, command.Dead},
+		"done":         {nil, 1, command.StatusCompleted, 0, false, 0, "executed"},
+		"unmarked":     {odd, 1, command.StatusFailed, 1, true, core.ClassTransient, "retried"},
+		"transient":    {core.Transient(odd), 9, command.StatusFailed, 1, true, core.ClassTransient, "retried"},
+		"last attempt": {odd, 10, command.StatusDead, 1, false, 0, "dead"},
+		"permanent":    {core.Permanent(odd), 1, command.StatusDead, 1, false, 0, "dead"},
 		"outage": {
 			core.Unavailable(odd), 99, command.StatusFailed, 0, true, core.ClassKeyUnavailable,
-			command.Retried,
+			"retried",
 		},
 		"outage of a part": {
 			core.UnavailableForKey(odd), 99, command.StatusFailed, 0, true, core.ClassKeyUnavailable,
-			command.Retried,
+			"retried",
 		},
 		"network error": {
 			fmt.Errorf("call: %w", syscall.ECONNREFUSED), 99, command.StatusFailed, 0, true,
-			core.ClassKeyUnavailable, command.Retried,
+			core.ClassKeyUnavailable, "retried",
 		},
 		"its own deadline": {
 			context.DeadlineExceeded, 1, command.StatusFailed, 1, true, core.ClassTransient,
-			command.Retried,
+			"retried",
 		},
-		"deadline, at last": {context.DeadlineExceeded, 10, command.StatusDead, 1, false, 0, command.Dead},
+		"deadline, at last": {context.DeadlineExceeded, 10, command.StatusDead, 1, false, 0, "dead"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newEffects(t)

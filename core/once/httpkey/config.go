@@ -2,8 +2,6 @@ package httpkey
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/textproto"
@@ -12,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/enum"
+	"github.com/ormoutbox/ormoutbox/core/internal/problems"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -59,12 +59,12 @@ type Config struct {
 	MaxBody int64
 	// Canonical returns the form of a body that is compared with that of an earlier request. It
 	// must not change body. Default: the body itself, or the parts of a multipart body, whose
-	// boundary differs each time that a client encodes it. CanonicalJSON ignores the order of
+	// boundary differs each time that a client encodes it. [CanonicalJSON] ignores the order of
 	// members and white space too.
 	Canonical func(r *http.Request, body []byte) []byte
 
 	// Policy chooses, by the status of a response, whether the response is kept and the work
-	// commits. Default: DefaultPolicy.
+	// commits. Default: [DefaultPolicy].
 	Policy func(status int) ResponsePolicy
 	// KeepHeaders are response headers to keep in addition to Content-Type, Content-Encoding,
 	// Content-Language, Content-Location, Content-Disposition, Content-Range, Allow, Cache-Control,
@@ -95,8 +95,10 @@ type Config struct {
 	// and panics. Default: core.DefaultLogger, which writes warnings and errors to slog.Default().
 	// To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
-	// Observer is called for each answered request. Default: none.
-	Observer *Observer
+	// Observer is called for each answered request, by its goroutine, after the response was
+	// written. It must be fast and must not panic. Keys.Observer reports more about the keys.
+	// Default: none.
+	Observer func(info Info)
 }
 
 // Defaults of Config.
@@ -126,7 +128,7 @@ var (
 
 // withDefaults returns c with every zero field set to its default.
 func (c Config) withDefaults() Config {
-	c.Logger = cmp.Or(c.Logger, core.DefaultLogger())
+	c.Logger = cmp.Or(c.Logger, core.DefaultLogger()).With("component", "httpkey")
 	c.Keys.Wait = cmp.Or(c.Keys.Wait, defaultWait)
 	c.Keys.Wait = max(c.Keys.Wait, 0)
 	c.Keys.MaxResult = cmp.Or(c.Keys.MaxResult, 1<<20)
@@ -158,66 +160,84 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	methods, headers := c.Methods, c.KeepHeaders
 	c = c.withDefaults()
-	var problems []error
-	bad := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("httpkey: config: "+format, args...))
-	}
-	if err := c.Keys.Validate(); err != nil {
-		bad("Keys: %w", err)
-	}
+	bad := problems.List{Of: "httpkey: config: "}
+	keys := c.Keys.Validate()
+	bad.If(keys != nil, "Keys: %w", keys)
 	_, isTxStore := c.Keys.Store.(once.TxStore)
-	switch {
-	case c.Transactor != nil && c.Keys.TxStore == nil && !isTxStore:
-		bad("Transactor needs Keys.TxStore, or a Keys.Store that is one")
-	case c.Transactor == nil && c.Keys.Store == nil:
-		bad("Keys.Store is missing, which the form without Transactor needs")
-	}
+	bad.If(c.Transactor != nil && c.Keys.TxStore == nil && !isTxStore,
+		"Transactor needs Keys.TxStore, or a Keys.Store that is one")
+	bad.If(c.Transactor == nil && c.Keys.Store == nil,
+		"Keys.Store is missing, which the form without Transactor needs")
 	if c.Transactor != nil {
-		if err := core.CheckTransactor(c.Transactor); err != nil {
-			bad("Transactor: %w", err)
-		}
+		err := core.CheckTransactor(c.Transactor)
+		bad.If(err != nil, "Transactor: %w", err)
 	}
-	if c.Scope == nil {
-		bad("Scope is missing: return who asks, or a constant where everybody is the same")
-	}
+	bad.If(c.Scope == nil, "Scope is missing: return who asks, or a constant where everybody is the same")
 	for _, m := range methods {
-		if slices.Contains(safeMethods, m) || m == "" || m != strings.ToUpper(m) {
-			bad("Methods: %q cannot need a key", m)
-		}
+		bad.If(slices.Contains(safeMethods, m) || m == "" || m != strings.ToUpper(m),
+			"Methods: %q cannot need a key", m)
 	}
 	for _, h := range []string{c.Header, c.ReplayedHeader} {
-		if h == "" || strings.ContainsFunc(h, notToken) {
-			bad("%q is not the name of a header", h)
-		}
+		bad.If(h == "" || strings.ContainsFunc(h, notToken), "%q is not the name of a header", h)
 	}
 	for _, h := range headers {
-		if name := strings.TrimSuffix(h, "*"); name == "" || strings.ContainsFunc(name, notToken) ||
-			strings.Contains(name, "*") {
-			bad("KeepHeaders: %q is not the name of a header, nor the beginning of one and *", h)
-		}
+		name := strings.TrimSuffix(h, "*")
+		bad.If(name == "" || strings.ContainsFunc(name, notToken) || strings.Contains(name, "*"),
+			"KeepHeaders: %q is not the name of a header, nor the beginning of one and *", h)
 	}
 	for _, h := range headers {
-		if slices.Contains(neverHeaders, textproto.CanonicalMIMEHeaderKey(h)) {
-			bad("KeepHeaders: %s must not be kept: it belongs to one response", h)
-		}
+		bad.If(slices.Contains(neverHeaders, textproto.CanonicalMIMEHeaderKey(h)),
+			"KeepHeaders: %s must not be kept: it belongs to one response", h)
 	}
-	if c.MaxBody < 0 {
-		bad("MaxBody %d is negative", c.MaxBody)
-	}
-	if c.RetryAfter < 0 {
-		bad("RetryAfter %s is negative", c.RetryAfter)
-	}
-	if c.FailOpen && c.Transactor != nil {
-		bad("FailOpen is not possible with a Transactor: without its database the handler cannot work either")
-	}
+	bad.If(c.MaxBody < 0, "MaxBody %d is negative", c.MaxBody)
+	bad.If(c.RetryAfter < 0, "RetryAfter %s is negative", c.RetryAfter)
+	bad.If(c.FailOpen && c.Transactor != nil,
+		"FailOpen is not possible with a Transactor: without its database the handler cannot work either")
+	foreign := func(r rune) bool { return r <= ' ' || r > '~' || r == '<' || r == '>' }
 	for _, text := range []string{c.ProblemType, c.ProblemDocs} {
-		if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '<' || r == '>' }) {
-			bad("%q is not a URI", text)
-		}
+		bad.If(strings.ContainsFunc(text, foreign), "%q is not a URI", text)
 	}
-	return errors.Join(problems...)
+	return bad.Err()
 }
 
 func notToken(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+}
+
+// ResponsePolicy says whether a response is kept, and whether the work of its handler commits.
+type ResponsePolicy uint8
+
+// Values of ResponsePolicy.
+const (
+	// Release: the response is not kept, the transaction is rolled back, and the key is free. The
+	// next request with the key runs the handler again.
+	Release ResponsePolicy = iota
+	// Keep: the response is kept, but the transaction is rolled back. Use it when the handler
+	// finds, after some writes, that the request is wrong. In the lease form it is the same as
+	// Commit.
+	Keep
+	// Commit: the response is kept, and the transaction commits.
+	Commit
+)
+
+var responsePolicyNames = []string{Release: "release", Keep: "keep", Commit: "commit"}
+
+// String returns release, keep or commit.
+func (p ResponsePolicy) String() string { return enum.Name(responsePolicyNames, p, "policy") }
+
+// DefaultPolicy commits 2xx and 3xx, keeps 4xx, and releases the rest: 5xx, and the 4xx whose
+// answer may change when the request is sent again (401, 403, 408, 409, 425, 429).
+func DefaultPolicy(status int) ResponsePolicy {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusTooEarly, http.StatusTooManyRequests:
+		return Release
+	}
+	switch status / 100 {
+	case 2, 3:
+		return Commit
+	case 4:
+		return Keep
+	}
+	return Release
 }

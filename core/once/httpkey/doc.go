@@ -18,7 +18,7 @@
 //
 // Without a Transactor, in the lease form, a lease holds the key while the handler runs, and the
 // response is recorded after it. After a crash in between, the next request with the key runs the
-// handler again, once the lease is over. Give the key (KeyOf) to the other side too.
+// handler again, once the lease is over. Give the key ([KeyOf]) to the other side too.
 //
 // Wrap handlers inside of the mux, so that r.Pattern is known, and inside of the authentication, so
 // that Scope knows the principal. The answers follow the vocabulary of

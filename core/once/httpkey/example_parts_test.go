@@ -2,7 +2,6 @@ package httpkey_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -41,15 +40,6 @@ func ExampleDefaultPolicy() {
 	// 422 roll the work back, keep the answer
 	// 429 roll the work back, the client may try again
 	// 500 roll the work back, the client may try again
-}
-
-// Both forms of the header name the same key.
-func ExampleParseKey() {
-	bare, _ := httpkey.ParseKey(`8e03978e-40d5`)
-	quoted, _ := httpkey.ParseKey(`"8e03978e-40d5"`)
-	_, err := httpkey.ParseKey("")
-	fmt.Println(bare, quoted, errors.Is(err, httpkey.ErrInvalidKey))
-	// Output: 8e03978e-40d5 8e03978e-40d5 true
 }
 
 // The statement of a handler was chosen as the victim of a deadlock. Its second run succeeds.

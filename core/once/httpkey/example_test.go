@@ -83,13 +83,13 @@ func ExampleKeyOf() {
 }
 
 // An Observer counts answers, as a metric does.
-func ExampleObserver() {
-	count := map[httpkey.Answer]int{}
+func ExampleConfig_observer() {
+	count := map[string]int{}
 	keys, err := httpkey.New(httpkey.Config{
 		Keys:  once.Config{Store: outboxtest.NewOnceStore()},
 		Scope: func(*http.Request) string { return "ada" },
 		// In a service, use a mutex or a counter of a metrics library.
-		Observer: &httpkey.Observer{Handled: func(i httpkey.Info) { count[i.Answer]++ }},
+		Observer: func(i httpkey.Info) { count[i.Answer]++ },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -105,6 +105,6 @@ func ExampleObserver() {
 		}
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	fmt.Println(count[httpkey.Executed], count[httpkey.Replayed], count[httpkey.MissingKey])
+	fmt.Println(count["executed"], count["replayed"], count["missing_key"])
 	// Output: 2 1 1
 }

@@ -6,10 +6,16 @@ func Problems() (names []string) {
 		keyMissing, keyInvalid, bodyUnreadable, bodyConsumed, inFlight, abandoned, notKept, bodyTooLarge,
 		keyReused, scopeMissing, failed, storeUnavailable,
 	} {
-		names = append(names, p.name)
+		names = append(names, "idempotency-"+p.name)
 	}
 	return names
 }
 
 // ErrConsumed is the error for a body that an outer handler has read.
 var ErrConsumed = errConsumed
+
+// ParseKey reads a header.
+var ParseKey = parseKey
+
+// ErrInvalidKey is its error.
+var ErrInvalidKey = errInvalidKey

@@ -1,28 +1,36 @@
 package httpkey
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"mime/multipart"
 	"net/http"
+	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// ErrInvalidKey: the header has no acceptable key. The text says why, and may be shown to the
-// client.
-var ErrInvalidKey = errors.New("httpkey: invalid key")
+// errInvalidKey: the header has no acceptable key. The client gets the text.
+var errInvalidKey = errors.New("httpkey: invalid key")
 
-// ParseKey reads the value of an Idempotency-Key header: 1 to 255 printable ASCII characters. They
+// parseKey reads the value of an Idempotency-Key header: 1 to 255 printable ASCII characters. They
 // may be bare, as most clients send them, or a quoted string of RFC 8941 and RFC 9651, as the draft
 // requires, whose parameters are ignored. Both forms name the same key. The error wraps
-// ErrInvalidKey.
-func ParseKey(header string) (string, error) {
+// errInvalidKey.
+func parseKey(header string) (string, error) {
 	key := strings.Trim(header, " \t")
 	if strings.HasPrefix(key, `"`) {
 		var err error
@@ -32,11 +40,11 @@ func ParseKey(header string) (string, error) {
 	}
 	switch {
 	case key == "":
-		return "", fmt.Errorf("%w: it is empty", ErrInvalidKey)
+		return "", fmt.Errorf("%w: it is empty", errInvalidKey)
 	case len(key) > once.MaxID:
-		return "", fmt.Errorf("%w: it has %d characters, more than %d", ErrInvalidKey, len(key), once.MaxID)
+		return "", fmt.Errorf("%w: it has %d characters, more than %d", errInvalidKey, len(key), once.MaxID)
 	case strings.ContainsFunc(key, notPrintable):
-		return "", fmt.Errorf("%w: only printable ASCII characters are allowed", ErrInvalidKey)
+		return "", fmt.Errorf("%w: only printable ASCII characters are allowed", errInvalidKey)
 	}
 	return key, nil
 }
@@ -60,20 +68,20 @@ func unquote(s string) (string, error) {
 		case '"':
 			if !parameters.MatchString(s[i+1:]) {
 				return "", fmt.Errorf("%w: something follows the closing quote; is it more than one key?",
-					ErrInvalidKey)
+					errInvalidKey)
 			}
 			return b.String(), nil
 		case '\\':
 			i++
 			if i == len(s) || s[i] != '"' && s[i] != '\\' {
-				return "", fmt.Errorf(`%w: a backslash must be followed by \ or "`, ErrInvalidKey)
+				return "", fmt.Errorf(`%w: a backslash must be followed by \ or "`, errInvalidKey)
 			}
 			b.WriteByte(s[i])
 		default:
 			b.WriteByte(c)
 		}
 	}
-	return "", fmt.Errorf("%w: the closing quote is missing", ErrInvalidKey)
+	return "", fmt.Errorf("%w: the closing quote is missing", errInvalidKey)
 }
 
 // headerKey reads the one key of a request. missing: there is no such header.
@@ -82,10 +90,10 @@ func headerKey(values []string) (key string, missing bool, err error) {
 	case 0:
 		return "", true, nil
 	case 1:
-		key, err = ParseKey(values[0])
+		key, err = parseKey(values[0])
 		return key, false, err
 	}
-	return "", false, fmt.Errorf("%w: there are %d of them", ErrInvalidKey, len(values))
+	return "", false, fmt.Errorf("%w: there are %d of them", errInvalidKey, len(values))
 }
 
 // mux is an http.ServeMux.
@@ -165,4 +173,143 @@ func KeyOf(ctx context.Context) (key once.Key, ok bool) {
 		return c.key, true
 	}
 	return once.Key{}, false
+}
+
+// fingerprint is the SHA-256 of method, path, query, media type and body.
+func fingerprint(r *http.Request, body []byte) once.Fingerprint {
+	return once.FingerprintOf([]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(sortedQuery(r.URL.RawQuery)),
+		[]byte(mediaType(r.Header.Get("Content-Type"))), body)
+}
+
+// sortedQuery sorts the query by name and keeps the order of several values of one name. A query
+// that cannot be parsed stays unchanged.
+func sortedQuery(raw string) string {
+	q, err := url.ParseQuery(raw)
+	if err != nil {
+		return raw
+	}
+	return q.Encode()
+}
+
+// mediaType removes the parameters, because the boundary of a form differs in each request.
+func mediaType(contentType string) string {
+	t, _, err := mime.ParseMediaType(contentType)
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return strings.ToLower(strings.TrimSpace(contentType))
+	}
+	return t
+}
+
+// canonicalForm is the default of [Config.Canonical]. It returns the parts of a multipart body
+// without the boundary, sorted by the names of their fields. Any other body, and one that is not as
+// its Content-Type says, stays unchanged.
+func canonicalForm(r *http.Request, body []byte) []byte {
+	t, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || !strings.HasPrefix(t, "multipart/") || params["boundary"] == "" {
+		return body
+	}
+	type part struct {
+		name string
+		sum  once.Fingerprint
+	}
+	var parts []part
+	for reader := multipart.NewReader(bytes.NewReader(body), params["boundary"]); ; {
+		p, err := reader.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return body
+		}
+		content, err := io.ReadAll(p)
+		if err != nil {
+			return body
+		}
+		var header bytes.Buffer
+		_ = http.Header(p.Header).Write(&header) // sorted by name
+		parts = append(parts, part{p.FormName(), once.FingerprintOf(header.Bytes(), content)})
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return strings.Compare(a.name, b.name) })
+	canonical := []byte("parts:")
+	for _, p := range parts {
+		canonical = append(canonical, p.sum[:]...)
+	}
+	return canonical
+}
+
+// CanonicalJSON is for [Config.Canonical]. Two bodies are the same if they are the same JSON value,
+// in any order of members and with any white space. Numbers are compared as text: 1 and 1.0 differ.
+// A body that is not JSON, by its Content-Type or by its content, is compared as without Canonical.
+func CanonicalJSON(r *http.Request, body []byte) []byte {
+	if t := mediaType(r.Header.Get("Content-Type")); t != "application/json" && !strings.HasSuffix(t, "+json") {
+		return canonicalForm(r, body)
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return body
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return body
+	}
+	canonical, err := json.Marshal(v)
+	if err != nil {
+		return body
+	}
+	return canonical
+}
+
+// errConsumed: an outer handler has read the body, so it cannot be compared.
+var errConsumed = errors.New("httpkey: the body was read before the middleware could: wrap outside of what reads it, " +
+	"or have that set Request.Body to what it has read")
+
+// readBody reads the whole body. The error is an *http.MaxBytesError if the body is larger than
+// limit.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	if r.ContentLength > limit { // a body of this length is refused anyway
+		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+}
+
+func newBody(b []byte) io.ReadCloser {
+	if len(b) == 0 {
+		return http.NoBody
+	}
+	return io.NopCloser(bytes.NewReader(b))
+}
+
+// content returns a text to compare in place of a body that an outer handler has parsed as a form.
+// The handler gets the form unchanged. It returns nil for a body that was not read.
+func content(r *http.Request) ([]byte, error) {
+	switch {
+	case r.MultipartForm != nil:
+		values := []byte(url.Values(r.MultipartForm.Value).Encode())
+		h := sha256.New()
+		for _, field := range slices.Sorted(maps.Keys(r.MultipartForm.File)) {
+			for _, f := range r.MultipartForm.File[field] {
+				opened, err := f.Open()
+				if err != nil {
+					return nil, err
+				}
+				// a hash never fails
+				_, _ = io.WriteString(h, strconv.Quote(field)+strconv.Quote(f.Filename)+strconv.FormatInt(f.Size, 10)+
+					":")
+				_, err = io.Copy(h, opened)
+				if err = errors.Join(err, opened.Close()); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return h.Sum(append(values, 0)), nil
+	case len(r.PostForm) > 0:
+		return []byte(r.PostForm.Encode()), nil
+	case r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody: // -1: of unknown length
+		return nil, errConsumed
+	}
+	return nil, nil
 }

@@ -10,10 +10,11 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/program"
+	"github.com/ormoutbox/ormoutbox/core/internal/turns"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Errors that Info.Err may wrap, in addition to those of package once and of the database.
+// Errors that [Info.Err] may wrap, in addition to those of package once and of the database.
 var (
 	// ErrPanicked: the handler panicked, or called runtime.Goexit. The key is free, and the panic
 	// goes on. The error also wraps a *core.PanicError with the value and the stack.
@@ -35,8 +36,12 @@ var (
 type Middleware struct {
 	cfg    Config
 	runner *once.Runner
-	gate   gate
-	names  program.Names
+	// turns lets one request of this process at a time into the transaction form with a key. Its
+	// result goes to the waiting requests with the same key. Without it they would wait in the
+	// database, each with a connection (on SQLite the only writer), and then read the same result
+	// one after another.
+	turns turns.Turns[once.Key, once.Result]
+	names program.Names
 }
 
 // New returns a Middleware, or an error that names every problem of cfg.
@@ -57,7 +62,7 @@ func New(cfg Config) (*Middleware, error) {
 }
 
 // Run deletes keys whose time to live is over, at intervals, until ctx ends; then it returns nil.
-// One process that runs it is enough. It returns an error at once if Config.Keys has no Store.
+// One process that runs it is enough. It returns an error at once if [Config.Keys] has no Store.
 func (m *Middleware) Run(ctx context.Context) error { return m.runner.Run(ctx) }
 
 // Wrap returns a handler that carries out each request once per key, with next.
@@ -70,7 +75,7 @@ func (m *Middleware) Run(ctx context.Context) error { return m.runner.Run(ctx) }
 //
 // The response is held back until it is recorded, and in the transaction form until the commit. In
 // the transaction form the handler runs again if the transaction failed only because of other
-// transactions (core.Retryable), at or after the end of the handler, or if the handler called
+// transactions (sqltx.Retryable), at or after the end of the handler, or if the handler called
 // Retry. So the handler's work outside of the transaction may be done more than once. Each run gets
 // the same request.
 //
@@ -111,25 +116,21 @@ func callOf(ctx context.Context) *call {
 
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c := &call{m: m, w: w, r: r, next: next, info: Info{Method: r.Method, Route: m.route(r, next)}}
-	if m.cfg.Logger != nil || m.cfg.Observer != nil && m.cfg.Observer.Handled != nil {
-		start, finished := time.Now(), false
-		defer func() {
-			var v any // nil: the handler returned, or called runtime.Goexit
-			if !finished {
-				v = recover()
-				c.info.Status, c.info.Policy, c.info.Err = 0, Release, errors.Join(c.info.Err, panicked(v))
-			}
-			c.info.Duration = time.Since(start)
-			m.told(c.r.Context(), c.info)
-			if v != nil {
-				panic(v) //nolint:forbidigo // the handler's panic goes on to the server
-			}
-		}()
-		c.serve()
-		finished = true
-		return
-	}
+	start, finished := time.Now(), false
+	defer func() {
+		var v any // nil: the handler returned, or called runtime.Goexit
+		if !finished {
+			v = recover()
+			c.info.Status, c.info.Policy, c.info.Err = 0, Release, errors.Join(c.info.Err, panicked(v))
+		}
+		c.info.Duration = time.Since(start)
+		m.told(c.r.Context(), c.info)
+		if v != nil {
+			panic(v) //nolint:forbidigo // the handler's panic goes on to the server
+		}
+	}()
 	c.serve()
+	finished = true
 }
 
 func (c *call) serve() {
@@ -191,7 +192,7 @@ func (c *call) serve() {
 	c.serveLease()
 }
 
-// scope calls Config.Scope, which may read the body, for example as a form.
+// scope calls [Config.Scope], which may read the body, for example as a form.
 func (c *call) scope() string {
 	r := c.r.WithContext(c.r.Context())
 	r.Body = newBody(c.body)
@@ -209,7 +210,7 @@ func (c *call) removeForm(r *http.Request) {
 
 // bypass runs the handler without protection.
 func (c *call) bypass(r *http.Request, err error) {
-	c.info.Answer, c.info.Err = Bypassed, err
+	c.info.Answer, c.info.Err = bypassed, err
 	c.next.ServeHTTP(c.w, r)
 }
 
@@ -228,14 +229,14 @@ func (c *call) answer(res once.Result) {
 	case s.NotKept:
 		c.refuse(notKept, "The request was processed, and answered with a response that could not be kept.", nil)
 	default:
-		c.info.Answer, c.info.Status = Replayed, s.Status
+		c.info.Answer, c.info.Status = replayed, s.Status
 		s.replay(c.w, res.Data, c.m.cfg.ReplayedHeader)
 	}
 }
 
 // send writes the response of the handler.
 func (c *call) send(policy ResponsePolicy, err error) {
-	c.info.Answer, c.info.Status, c.info.Policy, c.info.Err = Executed, c.rec.status, policy, err
+	c.info.Answer, c.info.Status, c.info.Policy, c.info.Err = executed, c.rec.status, policy, err
 	c.rec.finish()
 }
 
@@ -243,7 +244,7 @@ func (c *call) send(policy ResponsePolicy, err error) {
 func (c *call) refuseEarly(err error) {
 	switch {
 	case errors.Is(err, errGone):
-		c.info.Answer, c.info.Err = ClientGone, err // no client reads an answer
+		c.info.Answer, c.info.Err = clientGone, err // no client reads an answer
 	case errors.Is(err, once.ErrFingerprintMismatch):
 		c.refuse(keyReused, "Use a new key for a new request.", nil)
 	case errors.Is(err, once.ErrInProgress):
@@ -270,7 +271,7 @@ func (c *call) run(ctx context.Context, through func()) ResponsePolicy {
 	// The handler may run again, so it gets a copy of the request, headers included.
 	r := c.r.Clone(context.WithValue(ctx, callKey{}, c))
 	r.Body = newBody(c.body)
-	c.info.Answer = Executed // set before the handler can panic
+	c.info.Answer = executed // set before the handler can panic
 	defer c.removeForm(r)
 	c.next.ServeHTTP(c.rec, r)
 	c.silent = c.rec.status == 0 && !c.rec.hijacked
@@ -282,4 +283,23 @@ func (c *call) run(ctx context.Context, through func()) ResponsePolicy {
 		return Release
 	}
 	return c.m.cfg.Policy(c.rec.status)
+}
+
+const registerLimit = time.Second
+
+// register tells the store that this program serves the endpoint, before its first request with a key
+// and twice a day.
+func (m *Middleware) register(ctx context.Context, scope string) {
+	if _, ok := core.TxFromContext(ctx); ok { // it may hold the only connection
+		return
+	}
+	m.names.Register(ctx, scope, registerLimit,
+		func(ctx context.Context, program string) ([]string, error) {
+			return m.runner.Register(ctx, scope, program)
+		},
+		func(program, other string) {
+			m.cfg.Logger.Warn("httpkey: another program keeps keys of the same endpoint in this table: a client that "+
+				"sends one key to both gets the answer of the other; give one of them a table with another prefix",
+				"scope", scope, "program", program, "other_program", other)
+		})
 }

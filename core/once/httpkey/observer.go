@@ -1,79 +1,131 @@
 package httpkey
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Observer has the callback for metrics, logs and traces of requests. Config.Keys.Observer reports
-// more about the keys.
-type Observer struct {
-	// Handled: a request was answered. The goroutine of the request calls it after the response was
-	// written. It must be fast and must not panic. May be nil.
-	Handled func(info Info)
-}
-
-// Answer says how a request was answered.
-type Answer string
-
-// Answers to requests.
-const (
-	// The handler ran; Info.Policy says whether its response was kept.
-	Executed       Answer = "executed"
-	Replayed       Answer = "replayed"        // answered with the response of an earlier request
-	InFlight       Answer = "in_flight"       // 409: another request with this key is being carried out
-	Mismatch       Answer = "mismatch"        // 422: the key was used for a different request
-	MissingKey     Answer = "missing_key"     // 400
-	InvalidKey     Answer = "invalid_key"     // 400
-	MissingScope   Answer = "missing_scope"   // 500: Config.Scope returned ""
-	UnreadableBody Answer = "unreadable_body" // 400
-	BodyTooLarge   Answer = "body_too_large"  // 413
-	// 409: an earlier attempt was abandoned, and Config.Keys.RefuseStale is set
-	Abandoned Answer = "abandoned"
-	NotKept   Answer = "not_kept" // 409: carried out before, but its response was not kept
-	// The handler ran without protection: another method, no key, or FailOpen with Info.Err.
-	Bypassed   Answer = "bypassed"
-	StoreError Answer = "store_error" // 503 or 500: the store, or the transaction, failed
-	ClientGone Answer = "client_gone" // the client left while it waited; the handler did not run
-)
-
 // Info describes one request.
 type Info struct {
-	Answer Answer
+	// Answer says how the request was answered:
+	//
+	//   - executed: the handler ran; Policy says whether its response was kept;
+	//   - replayed: with the response of an earlier request;
+	//   - in_flight (409): another request with this key is being carried out;
+	//   - mismatch (422): the key was used for a different request;
+	//   - missing_key, invalid_key, unreadable_body (400), body_too_large (413);
+	//   - missing_scope (500): Config.Scope returned "";
+	//   - abandoned (409): an earlier attempt was abandoned, and Config.Keys.RefuseStale is set;
+	//   - not_kept (409): carried out before, but its response was not kept;
+	//   - bypassed: the handler ran without protection: another method, no key, or FailOpen with Err;
+	//   - store_error (503 or 500): the store, or the transaction, failed;
+	//   - client_gone: the client left while it waited; the handler did not run.
+	Answer string
 	// zero if there is none. Its ID and Tenant come from clients: do not use them as labels of a
 	// metric
 	Key    once.Key
 	Method string
-	Route  string // see Config.Route
+	Route  string // see [Config.Route]
 	Status int    // status of the response; 0 if it is not known: bypassed, hijacked, panicked
 	// Policy is the policy that was applied to the response and the work of the handler. It is
-	// Release if the policy was Commit and the commit failed. Executed only.
+	// Release if the policy was Commit and the commit failed. Only if the handler ran.
 	Policy   ResponsePolicy
 	Duration time.Duration // from the arrival to the end of the answer
-	// Err is the error of the store, the transaction, the key or the body. With Executed it means
-	// that the handler has done its work and its response was sent, but could not be recorded, or
-	// that the handler panicked (ErrPanicked).
+	// Err is the error of the store, the transaction, the key or the body. If the handler ran, it
+	// has done its work and its response was sent, but could not be recorded, or it panicked
+	// ([ErrPanicked]).
 	Err error
 }
 
+// Answers to requests.
+const (
+	executed        = "executed"
+	replayed        = "replayed"
+	answerInFlight  = "in_flight"
+	mismatch        = "mismatch"
+	missingKey      = "missing_key"
+	invalidKey      = "invalid_key"
+	missingScope    = "missing_scope"
+	unreadableBody  = "unreadable_body"
+	answerTooLarge  = "body_too_large"
+	answerAbandoned = "abandoned"
+	answerNotKept   = "not_kept"
+	bypassed        = "bypassed"
+	storeFailed     = "store_error"
+	clientGone      = "client_gone"
+)
+
 // told logs errors that an operator should see, and calls the Observer for every request.
 func (m *Middleware) told(ctx context.Context, info Info) {
-	if l := m.cfg.Logger; l != nil && info.Err != nil &&
-		(info.Status >= 500 || info.Answer == Executed || info.Answer == Bypassed) {
+	if info.Err != nil && (info.Status >= 500 || info.Answer == executed || info.Answer == bypassed) {
 		args := []any{
-			"answer", info.Answer, "method", info.Method, "route", info.Route, "status", info.Status, "err",
-			info.Err,
+			"answer", info.Answer, "method", info.Method, "route", info.Route, "status", info.Status,
+			"error", info.Err,
 		}
 		if p, ok := errors.AsType[*core.PanicError](info.Err); ok {
 			args = append(args, "stack", string(p.Stack))
 		}
-		l.ErrorContext(ctx, "httpkey: request failed", args...)
+		m.cfg.Logger.ErrorContext(ctx, "httpkey: request failed", args...)
 	}
-	if o := m.cfg.Observer; o != nil && o.Handled != nil {
-		o.Handled(info)
+	if m.cfg.Observer != nil {
+		m.cfg.Observer(info)
 	}
+}
+
+// problem is one kind of error response. Its name, after "idempotency-", is the end of its type URI
+// and an anchor in the documentation, so it never changes.
+type problem struct {
+	name   string
+	status int
+	title  string
+	answer string
+	retry  bool // the client may send the request again
+}
+
+var (
+	keyMissing     = problem{"key-missing", 400, "Idempotency-Key is missing", missingKey, false}
+	keyInvalid     = problem{"key-invalid", 400, "Idempotency-Key is invalid", invalidKey, false}
+	bodyUnreadable = problem{"request-unreadable", 400, "Request body could not be read", unreadableBody, false}
+	bodyConsumed   = problem{"request-consumed", 500, "Request body could not be compared", unreadableBody, false}
+	inFlight       = problem{
+		"key-in-flight", 409, "A request with this Idempotency-Key is being processed", answerInFlight, true,
+	}
+	abandoned = problem{"outcome-unknown", 409, "Outcome of an earlier attempt is unknown", answerAbandoned, false}
+	notKept   = problem{
+		"response-not-kept", 409, "Request was processed, its response was not kept", answerNotKept, false,
+	}
+	bodyTooLarge = problem{"request-too-large", 413, "Request body is too large", answerTooLarge, false}
+	keyReused    = problem{"key-reused", 422, "Idempotency-Key was used for a different request", mismatch, false}
+	scopeMissing = problem{"scope-missing", 500, "Idempotency scope is unknown", missingScope, false}
+	failed       = problem{"failed", 500, "Request could not be completed", storeFailed, false}
+
+	storeUnavailable = problem{"store-unavailable", 503, "Idempotency store is unavailable", storeFailed, true}
+)
+
+// write answers with p as application/problem+json (RFC 9457). after says when to send the request
+// again, if that is known.
+func (p problem) write(w http.ResponseWriter, cfg *Config, detail string, after time.Duration) {
+	body, _ := json.Marshal(struct { // texts and a number: it cannot fail
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail,omitempty"`
+	}{cfg.ProblemType + "idempotency-" + p.name, p.title, p.status, detail})
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Add("Link", "<"+cfg.ProblemDocs+"idempotency-"+p.name+`>; rel="describedby"`)
+	if p.retry {
+		after = cmp.Or(cfg.RetryAfter, after, defaultRetryAfter)
+		h.Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
+	}
+	w.WriteHeader(p.status)
+	_, _ = w.Write(body) // the client may be gone
 }

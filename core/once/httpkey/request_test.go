@@ -99,7 +99,7 @@ func TestBodyTooLarge(t *testing.T) {
 				r.ContentLength = -1
 			}
 			wantProblem(t, a.do(r), http.StatusRequestEntityTooLarge, "idempotency-request-too-large")
-			a.wantAnswer(httpkey.BodyTooLarge)
+			a.wantAnswer("body_too_large")
 		}
 		a.wantRuns(0, 0)
 		a.do(requestWith(func(r *http.Request) { setBody(r, strings.Repeat("x", 10)) }))
@@ -112,7 +112,7 @@ func TestBodyUnreadable(t *testing.T) {
 	broken := errors.New("broken")
 	w := a.do(requestWith(func(r *http.Request) { r.Body = io.NopCloser(iotest.ErrReader(broken)) }))
 	wantProblem(t, w, http.StatusBadRequest, "idempotency-request-unreadable")
-	if info := a.wantAnswer(httpkey.UnreadableBody); !errors.Is(info.Err, broken) {
+	if info := a.wantAnswer("unreadable_body"); !errors.Is(info.Err, broken) {
 		t.Errorf("told %v", info.Err)
 	}
 	a.wantRuns(0, 0)
@@ -276,7 +276,7 @@ func TestBodyReadOutside(t *testing.T) {
 			inner.ServeHTTP(w, r)
 		})
 		wantProblem(t, a.do(request()), http.StatusInternalServerError, "idempotency-request-consumed")
-		if info := a.wantAnswer(httpkey.UnreadableBody); !errors.Is(info.Err, httpkey.ErrConsumed) {
+		if info := a.wantAnswer("unreadable_body"); !errors.Is(info.Err, httpkey.ErrConsumed) {
 			t.Errorf("told %v", info.Err)
 		}
 		a.wantRuns(0, 0)

@@ -42,8 +42,8 @@ func TestPolicyOfStatus(t *testing.T) {
 				replayed := i == 1 && policy != httpkey.Release
 				wantResponse(t, w, status, "", replayed)
 				if replayed {
-					a.wantAnswer(httpkey.Replayed)
-				} else if info := a.wantAnswer(httpkey.Executed); info.Policy != policy || info.Status != status {
+					a.wantAnswer("replayed")
+				} else if info := a.wantAnswer("executed"); info.Policy != policy || info.Status != status {
 					t.Errorf("%d: told %+v, want %s", status, info, policy)
 				}
 			}
@@ -226,8 +226,8 @@ func TestFlushInLeaseForm(t *testing.T) {
 	}
 	wantProblem(t, recorded(t, send(t, srv, "")), http.StatusConflict, "idempotency-response-not-kept")
 	a.wantRuns(1, 1)
-	a.wantAnswer(httpkey.Executed)
-	a.wantAnswer(httpkey.NotKept)
+	a.wantAnswer("executed")
+	a.wantAnswer("not_kept")
 }
 
 // A streamed response that is an error releases the key, like any other error.
@@ -374,7 +374,7 @@ func TestResponseTooLargeInTransactionForm(t *testing.T) {
 	}
 	for range 2 {
 		wantProblem(t, a.do(request()), http.StatusInternalServerError, "idempotency-failed")
-		if info := a.wantAnswer(httpkey.StoreError); !errors.Is(info.Err, httpkey.ErrResponseTooLarge) {
+		if info := a.wantAnswer("store_error"); !errors.Is(info.Err, httpkey.ErrResponseTooLarge) {
 			t.Errorf("told %v", info.Err)
 		}
 		header.Store(true)
@@ -387,7 +387,7 @@ func TestForeignResult(t *testing.T) {
 	store := outboxtest.NewOnceStore()
 	a := newAPI(t, false, func(c *httpkey.Config) { c.Keys.Store = store })
 	a.do(request())
-	key := a.wantAnswer(httpkey.Executed).Key
+	key := a.wantAnswer("executed").Key
 	key.ID = "k2"
 	claimed, err := store.Acquire(t.Context(), once.Request{Key: key, Owner: "x", Lease: time.Second, TTL: time.Hour})
 	must(t, err)

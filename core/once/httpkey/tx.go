@@ -3,9 +3,13 @@ package httpkey
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/internal/turns"
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
@@ -26,7 +30,12 @@ func (c *call) serveTx() {
 	}
 	ctx, cancel, untie, _ := detach(c.r)
 	defer untie()
-	leave, kept, err := c.m.gate.enter(ctx, c.key, c.fp, c.m.cfg.Keys.Wait)
+	waiting, stop := context.WithTimeoutCause(ctx, c.m.cfg.Keys.Wait, once.ErrInProgress)
+	leave, kept, err := c.m.turns.Enter(waiting, c.key, c.fp)
+	stop()
+	if errors.Is(err, turns.ErrTag) {
+		err = once.ErrFingerprintMismatch
+	}
 	switch {
 	case err != nil:
 		cancel(nil)
@@ -97,7 +106,7 @@ func (c *call) refuseTx(err error) {
 	case errors.Is(err, once.ErrInProgress), errors.Is(err, once.ErrFingerprintMismatch),
 		errors.Is(err, once.ErrAbandoned):
 		c.refuseEarly(err) // another request took the key between two runs
-	case core.Retryable(err), errors.Is(err, core.ErrCommitUnknown), errors.Is(err, once.ErrStore):
+	case sqlerr.Retryable(err), errors.Is(err, core.ErrCommitUnknown), errors.Is(err, once.ErrStore):
 		c.refuse(storeUnavailable, safeAgain, err)
 	default:
 		c.refuse(failed, safeAgain, err)
@@ -132,4 +141,51 @@ func (t *impatient) RunInTx(ctx context.Context, fn func(context.Context, core.T
 		defer t.timer.Stop()
 		return fn(ctx, tx)
 	})
+}
+
+var (
+	errGone   = errors.New("httpkey: the client has left")
+	errWaited = errors.New("httpkey: waited long enough")
+)
+
+// detach returns a context for the handler: the context of the request without its cancellation,
+// but with its deadline. Until untie is called, just before the handler runs, the context ends with
+// the client. tie undoes untie for a response that is streamed.
+func detach(r *http.Request) (ctx context.Context, cancel context.CancelCauseFunc, untie func() bool, tie func()) {
+	client := r.Context()
+	ctx, cancel = context.WithCancelCause(context.WithoutCancel(client))
+	if deadline, ok := client.Deadline(); ok {
+		inner := cancel
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadline(ctx, deadline)
+		cancel = func(cause error) {
+			inner(cause)
+			stop()
+		}
+	}
+	gone := func() { cancel(fmt.Errorf("%w: %w", errGone, context.Cause(client))) }
+	untie = context.AfterFunc(client, gone)
+	return ctx, cancel, untie, func() { context.AfterFunc(client, gone) }
+}
+
+// Retry asks the middleware to roll back and to run the handler again because of err, and reports
+// whether it will. In the transaction form it does so if err was caused only by other transactions,
+// such as a deadlock (sqltx.Retryable). The handler then returns, and the response that it has
+// written is not sent. ctx is the context of the request.
+//
+//	if err := tx.Create(&payment).Error; err != nil {
+//		if !httpkey.Retry(r.Context(), err) {
+//			http.Error(w, "try again later", http.StatusInternalServerError)
+//		}
+//		return
+//	}
+//
+// The handler is run at most ten times and for twenty seconds. Then the client gets a 503.
+func Retry(ctx context.Context, err error) bool {
+	c := callOf(ctx)
+	if c == nil || c.m.cfg.Transactor == nil || !sqlerr.Retryable(err) {
+		return false
+	}
+	c.again = err
+	return true
 }

@@ -70,7 +70,7 @@ func TestTxCommitFails(t *testing.T) {
 				bad := &badCommit{err: tc.err}
 				a := newAPI(t, true, func(c *httpkey.Config) { bad.Transactor, c.Transactor = c.Transactor, bad })
 				wantProblem(t, a.do(request()), tc.status, tc.problem)
-				if info := a.wantAnswer(httpkey.StoreError); !errors.Is(info.Err, tc.err) {
+				if info := a.wantAnswer("store_error"); !errors.Is(info.Err, tc.err) {
 					t.Errorf("told %v", info.Err)
 				}
 				a.wantRuns(tc.runs, 0)
@@ -223,7 +223,7 @@ func TestTxNested(t *testing.T) {
 		return nil
 	})
 	noError(t, err)
-	if info := a.wantAnswer(httpkey.StoreError); !errors.Is(info.Err, httpkey.ErrNested) {
+	if info := a.wantAnswer("store_error"); !errors.Is(info.Err, httpkey.ErrNested) {
 		t.Errorf("told %v", info.Err)
 	}
 	a.wantRuns(0, 0)
@@ -234,7 +234,7 @@ func TestWrappedTwice(t *testing.T) {
 	forms(t, func(t *testing.T, tx bool) {
 		var inner httpkey.Info
 		a := newAPI(t, tx, func(c *httpkey.Config) {
-			c.Observer.Handled = func(i httpkey.Info) {
+			c.Observer = func(i httpkey.Info) {
 				if inner.Answer == "" {
 					inner = i
 				}

@@ -47,7 +47,7 @@ func (s *Store) Acquire(ctx context.Context, req once.Request) (once.Acquired, e
 			},
 			func() error {
 				return s.db.InTx(ctx, what, func(q sqlkit.Querier) (err error) {
-					got, err = s.see(ctx, q, once.FormLease, req, lease, expires)
+					got, err = s.see(ctx, q, false, req, lease, expires)
 					return err
 				})
 			},
@@ -86,7 +86,7 @@ func (s *Store) acquireTx(ctx context.Context, tx core.Tx, req once.Request) (on
 		if err != nil || got.State != 0 {
 			return got, err
 		}
-		got, err = s.see(ctx, tx, once.FormTx, req, sqlstore.Micros(req.TTL))
+		got, err = s.see(ctx, tx, true, req, sqlstore.Micros(req.TTL))
 		if err != nil || got.State != 0 {
 			return got, err
 		}
@@ -130,7 +130,7 @@ func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (o
 	if err != nil || !found {
 		return once.Acquired{}, err
 	}
-	got, _, err := r.decide(req, once.FormLease)
+	got, _, err := r.decide(req, false)
 	if r.mayTake(got) {
 		return once.Acquired{}, err
 	}
@@ -139,19 +139,19 @@ func (s *Store) look(ctx context.Context, q sqlkit.Querier, req once.Request) (o
 
 // see locks the row of a key, decides, and takes the key if possible. It leaves the State zero if
 // there is no row.
-func (s *Store) see(ctx context.Context, q sqlkit.Querier, form once.Form, req once.Request,
+func (s *Store) see(ctx context.Context, q sqlkit.Querier, inTx bool, req once.Request,
 	times ...any,
 ) (once.Acquired, error) {
 	r, found, err := s.read(ctx, q, s.sql.see, req.Key)
 	if err != nil || !found {
 		return once.Acquired{}, err
 	}
-	got, fp, err := r.decide(req, form)
+	got, fp, err := r.decide(req, inTx)
 	if err != nil || !r.mayTake(got) {
 		return got, err
 	}
 	take, args := s.sql.takeTx, []any{fingerprintArg(fp), req.Owner, got.Attempt, got.Attempt}
-	if form == once.FormLease {
+	if !inTx {
 		var meta any
 		if got.TakenOver {
 			meta = metaTakenOver
@@ -173,8 +173,8 @@ func (s *Store) read(ctx context.Context, q sqlkit.Querier, text string, key onc
 }
 
 // decide returns the answer to a request. If the key may be taken, it also returns the fingerprint
-// to write.
-func (r *row) decide(req once.Request, form once.Form) (once.Acquired, once.Fingerprint, error) {
+// to write. inTx is the transaction form.
+func (r *row) decide(req once.Request, inTx bool) (once.Acquired, once.Fingerprint, error) {
 	var stored once.Fingerprint
 	switch len(r.fingerprint) {
 	case 0:
@@ -200,7 +200,7 @@ func (r *row) decide(req once.Request, form once.Form) (once.Acquired, once.Fing
 		return once.Acquired{State: once.Mismatch}, stored, nil
 	case r.status == statusDone:
 		return once.Acquired{State: once.Done, Result: r.result}, stored, nil
-	case held && form == once.FormLease && r.owner == req.Owner: // the first answer was lost
+	case held && !inTx && r.owner == req.Owner: // the first answer was lost
 		return once.Acquired{
 			State: once.Fresh, Fence: r.fence, Attempt: r.attempts, Age: r.age(r.attempts),
 			TakenOver: r.result.Meta == metaTakenOver,

@@ -60,18 +60,9 @@ func (s *Store) Complete(ctx context.Context, c once.Claim, res once.Result, ttl
 }
 
 // Release implements once.Store.
-func (s *Store) Release(ctx context.Context, c once.Claim) error {
-	return s.release(ctx, s.sql.release, c)
-}
-
-// ReleaseAttempts implements once.AttemptStore.
-func (s *Store) ReleaseAttempts(ctx context.Context, c once.Claim, attempts int) error {
-	return s.release(ctx, s.sql.releaseAttempts, c, attempts)
-}
-
-func (s *Store) release(ctx context.Context, text string, c once.Claim, args ...any) error {
+func (s *Store) Release(ctx context.Context, c once.Claim, attempts int) error {
 	return s.db.Single(ctx, "release", func(q sqlkit.Querier) error {
-		found, err := s.change(ctx, q, text, statusFree, c, args...)
+		found, err := s.change(ctx, q, s.sql.release, statusFree, c, attempts)
 		if err == nil && !found {
 			err = once.ErrLeaseLost
 		}

@@ -42,5 +42,4 @@ func ExampleMigrations() {
 	}
 	// Output:
 	// 0001_init.up.sql creates the tables: true
-	// 0002_program.up.sql creates the tables: true
 }

@@ -1,8 +1,6 @@
 package sqlonce
 
-import (
-	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
-)
+import "github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 
 const (
 	keyIs   = "scope = ? AND tenant = ? AND id = ?"
@@ -31,71 +29,24 @@ const (
 
 // statements are the statements about {key}.
 type statements struct {
-	look, see, who, take, takeTx, extend, complete, completeTx, release, releaseAttempts, releaseTx string
+	look, see, who, take, takeTx, extend, complete, completeTx, release, releaseTx string
 
-	register, others, shared, forget string // about {program}
+	erasable, erase string
+
+	programs sqlstore.Programs
+	forget   string // about {program}
 
 	insert, hold, done string
 	insertTx           sqlstore.Insert
 	cleanup            sqlstore.Cleanup
 	old                string // for Archive
 	lockOld, remove    func(n int) string
+	desk               deskStatements
 }
-
-// variant has the parts that differ between the databases in more than words.
-type variant struct {
-	// unless ends an INSERT that does not change an existing key; see sqlstore.Insert.
-	unless  string
-	guarded string // see sqlstore.Insert
-	again   string // ends an INSERT into {program} that replaces an existing row
-	cleanup func(n sqlstore.Names) sqlstore.Cleanup
-}
-
-var variants = sqlstore.Each[variant]{
-	Postgres: variant{
-		unless: conflict, again: again,
-		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
-			// The statement deletes by the ctid of rows that it has locked. With an array of them,
-			// no planner can choose to read the whole table.
-			return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {key} WHERE ctid = ANY (ARRAY(SELECT ctid FROM " +
-				"{key} WHERE expires_at < {now} " +
-				"ORDER BY expires_at LIMIT ?::bigint FOR UPDATE SKIP LOCKED))"))
-		},
-	},
-	MySQL: variant{
-		unless: " ON DUPLICATE KEY UPDATE seen = seen + 1",
-		again:  " ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at)",
-		guarded: insertHead + "SELECT " + insertTx + " FROM DUAL WHERE @@in_transaction = 1 ON " +
-			"DUPLICATE KEY UPDATE seen = seen + 1",
-		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
-			return sqlstore.CleanupByKey{
-				Find: n.Statement("SELECT scope, tenant, id FROM {key} WHERE expires_at < {now} ORDER BY " +
-					"expires_at LIMIT ?{skip}"),
-				Columns: 3,
-				Delete: func(keys int) string {
-					return n.Statement("DELETE FROM {key} WHERE " + sqlstore.AnyOf(keyIs, keys))
-				},
-			}
-		},
-	},
-	SQLite: variant{
-		unless: conflict, again: again,
-		cleanup: func(n sqlstore.Names) sqlstore.Cleanup {
-			return sqlstore.CleanupAtOnce(n.Statement("DELETE FROM {key} WHERE rowid IN (SELECT rowid FROM {key} " +
-				"WHERE expires_at < {now} " +
-				"ORDER BY expires_at LIMIT ?)"))
-		},
-	},
-}
-
-const (
-	conflict = " ON CONFLICT (scope, tenant, id) DO NOTHING"
-	again    = " ON CONFLICT (scope, program) DO UPDATE SET seen_at = excluded.seen_at"
-)
 
 // newStatements returns the statements of a configuration, ready to be sent.
 func newStatements(n sqlstore.Names) *statements {
-	v, text := variants.Of(n), n.Statement
+	text, unless := n.Statement, n.Unless("scope, tenant, id", "seen = seen + 1")
 	return &statements{
 		look: text(readKey),
 		see:  text(readKey + "{lock}"),
@@ -110,31 +61,27 @@ func newStatements(n sqlstore.Names) *statements {
 			"= ?, done_at = {now}, updated_at = {now}, expires_at = {in} WHERE " + claimIs + " AND status = 1"),
 		completeTx: text("UPDATE {key} SET result = ?, result_type = ?, result_meta = ?, updated_at = {now} WHERE " +
 			claimIs + " AND status = 2"),
-		release: text("UPDATE {key} SET status = 0, lease_until = NULL, updated_at = {now} WHERE " + claimIs +
-			" AND status = 1"),
-		releaseAttempts: text("UPDATE {key} SET status = 0, attempts = ?, lease_until = NULL, updated_at = {now} " +
-			"WHERE " +
+		release: text("UPDATE {key} SET status = 0, attempts = ?, lease_until = NULL, updated_at = {now} WHERE " +
 			claimIs + " AND status = 1"),
-		releaseTx: text("UPDATE {key} SET status = 0, done_at = NULL, result = NULL, result_type = NULL, " +
-			"result_meta = " +
-			"NULL, updated_at = {now} WHERE " + claimIs + " AND status = 2"),
+		releaseTx: text("UPDATE {key} SET status = 0, done_at = NULL, result = NULL, result_type = NULL, result_meta " +
+			"= NULL, updated_at = {now} WHERE " + claimIs + " AND status = 2"),
 
-		register: text("INSERT INTO {program} (scope, program, seen_at) VALUES (?, ?, {now})" + v.again),
-		others: text("SELECT program FROM {program} WHERE scope = ? AND program <> ? AND seen_at > {ago} " +
-			"ORDER BY program"),
-		shared: text("SELECT p.scope, p.program FROM {program} p WHERE p.seen_at > {ago} AND EXISTS (SELECT 1 FROM " +
-			"{program} o WHERE o.scope = p.scope AND o.program <> p.program AND o.seen_at > {ago}) " +
-			"ORDER BY p.scope, p.program"),
-		forget: text("DELETE FROM {program} WHERE scope = ? AND seen_at < {ago}"),
+		erasable: text(
+			"SELECT scope, tenant, id, status, CASE WHEN result IS NOT NULL OR COALESCE(result_meta,'') <> '" +
+				metaErased + "' THEN 1 ELSE 0 END FROM {key} WHERE id = ? AND " +
+				"(? = '' OR scope = ?) AND (? = '' OR tenant = ?)",
+		),
+		erase: text("UPDATE {key} SET result = NULL, result_type = NULL, result_meta = '" + metaErased +
+			"', updated_at = {now} WHERE " + keyIs + " AND status = 2"),
 
-		insert: text(insertHead + "VALUES (" + insertLease + ")" + v.unless),
-		hold:   text(insertHead + "VALUES (" + insertHeld + ")" + v.unless),
-		done:   text(insertDone + v.unless),
-		insertTx: sqlstore.Insert{
-			Plain:   text(insertHead + "VALUES (" + insertTx + ")" + v.unless),
-			Guarded: text(v.guarded),
-		},
-		cleanup: v.cleanup(n),
+		programs: n.Programs("scope"),
+		forget:   text("DELETE FROM {program} WHERE scope = ? AND seen_at < {ago}"),
+
+		insert:   text(insertHead + "VALUES (" + insertLease + ")" + unless),
+		hold:     text(insertHead + "VALUES (" + insertHeld + ")" + unless),
+		done:     text(insertDone + unless),
+		insertTx: n.Insert(insertHead, insertTx, unless),
+		cleanup:  n.Cleanup("{key}", "expires_at < {now} ORDER BY expires_at", "scope, tenant, id", keyIs),
 		old: text("SELECT scope, tenant, id, fingerprint, owner, status, fence, attempts, {us:created_at}, " +
 			"{us:updated_at}, COALESCE({us:done_at},0), {us:expires_at}, result, COALESCE(result_type,''), " +
 			"COALESCE(result_meta,'') FROM {key} WHERE expires_at < {now} ORDER BY expires_at LIMIT ?"),
@@ -142,5 +89,6 @@ func newStatements(n sqlstore.Names) *statements {
 			return text("SELECT scope, tenant, id FROM {key} WHERE " + sqlstore.AnyOf(archivedIs, rows) + "{skip}")
 		},
 		remove: func(rows int) string { return text("DELETE FROM {key} WHERE " + sqlstore.AnyOf(archivedIs, rows)) },
+		desk:   newDeskStatements(n),
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // AdapterHarness tells TestAdapter how to reach an adapter: the transactions of an ORM or a driver,
@@ -162,11 +163,16 @@ func configuredFixture(t *testing.T, h AdapterHarness,
 	a := &adapterFixture{T: t, AdapterHarness: h, published: &outboxtest.Publisher{}, polled: make(chan struct{})}
 	var once sync.Once
 	cfg := core.Config{
-		Publisher: a.published, DisableJanitor: true,
+		Publisher: a.published, Relay: relay.Config{
+			DisableJanitor:  true,
+			PublishTimeout:  30 * time.Second,
+			HotLease:        time.Minute,
+			ClaimLease:      time.Minute,
+			PollInterval:    20 * time.Millisecond,
+			MaxPollInterval: 100 * time.Millisecond,
+		},
 		// A process that was stalled for seconds must not lose a lease: it would publish the event
 		// again.
-		PublishTimeout: 30 * time.Second, HotLease: time.Minute, ClaimLease: time.Minute,
-		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond,
 		Observer: &core.Observer{
 			Untracked: func(int) { t.Error("the adapter gave Publish a transaction whose end cannot be heard") },
 			Claimed:   func(core.ClaimInfo) { once.Do(func() { close(a.polled) }) },
@@ -181,8 +187,10 @@ func configuredFixture(t *testing.T, h AdapterHarness,
 // shortLeases lets the poller find rows with an unknown outcome within the time of a case. A busy
 // machine may then publish an event twice.
 func shortLeases(_ *adapterFixture, cfg *core.Config) {
-	cfg.PublishTimeout, cfg.LeaseMargin = 500*time.Millisecond, 100*time.Millisecond
-	cfg.HotLease, cfg.ClaimLease = time.Second, 2*time.Second
+	r := cfg.Relay.(relay.Config)
+	r.PublishTimeout, r.LeaseMargin = 500*time.Millisecond, 100*time.Millisecond
+	r.HotLease, r.ClaimLease = time.Second, 2*time.Second
+	cfg.Relay = r
 }
 
 func (a *adapterFixture) must(ok bool, format string, args ...any) {

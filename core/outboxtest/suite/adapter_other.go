@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 func adapterOtherCases() []adapterCase {
@@ -66,7 +66,7 @@ func adapterOtherDatabaseAgain(a *adapterFixture) {
 	var theirs []string
 	a.inTx(func(ctx context.Context) {
 		own = a.publish(ctx)
-		a.check(once.RetryTx(ctx, other.Transactor, func(ctx context.Context, _ core.Tx) error {
+		a.check(sqltx.RetryTx(ctx, other.Transactor, func(ctx context.Context, _ core.Tx) error {
 			if theirs = append(theirs, other.publish(ctx)); len(theirs) < 3 {
 				return errOthers
 			}
@@ -88,13 +88,13 @@ func adapterOwnDatabaseAgain(a *adapterFixture) {
 	a.inTx(func(ctx context.Context) {
 		outer = a.publish(ctx)
 		runs := 0
-		err := once.RetryTx(ctx, a.Transactor, func(ctx context.Context, _ core.Tx) error {
+		err := sqltx.RetryTx(ctx, a.Transactor, func(ctx context.Context, _ core.Tx) error {
 			runs++
 			bad = a.publish(ctx)
 			return errOthers
 		})
 		a.must(errors.Is(err, errOthers) && runs == 1, "it ran %d times: %v", runs, err)
-		a.check(once.RetryTx(ctx, a.Transactor, func(ctx context.Context, _ core.Tx) error {
+		a.check(sqltx.RetryTx(ctx, a.Transactor, func(ctx context.Context, _ core.Tx) error {
 			good = a.publish(ctx)
 			return nil
 		}))

@@ -13,7 +13,7 @@
 //
 //	func TestRepository(t *testing.T) {
 //		suite.TestRepository(t, suite.RepositoryHarness{New: func(t *testing.T) suite.Backend {
-//			return suite.Backend{Repository: ..., Begin: ..., Lock: ..., Audits: ...}
+//			return suite.Backend{Repository: ..., Store: ..., Begin: ..., Lock: ..., Audits: ...}
 //		}})
 //	}
 //

@@ -18,6 +18,7 @@ func ExampleTestRepository() {
 				repo := outboxtest.NewRepository() // an empty table of the implementation under test
 				return suite.Backend{
 					Repository: repo,
+					Store:      repo,
 					Begin:      func(ctx context.Context) (suite.Transaction, error) { return repo.Begin(ctx) },
 					// SELECT ... FOR UPDATE
 					Lock: func(ctx context.Context, tx suite.Transaction, ids ...core.RowID) error {

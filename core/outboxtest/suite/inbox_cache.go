@@ -119,7 +119,7 @@ func (c *cachedInbox) redriveDead(want int, end error) {
 	for n, d := range dead {
 		keys[n] = d.Key
 	}
-	n, err := c.in.Redrive(c.f.Context(), inbox.RedriveRequest{Keys: keys, Actor: "ada", Reason: "mended"})
+	n, err := c.in.Redrive(c.f.Context(), keys, "ada", "mended")
 	if n != want || !errors.Is(err, end) {
 		c.f.Errorf("%d events redriven, %v; want %d, %v", n, err, want, end)
 	}

@@ -85,14 +85,14 @@ func inboxDiscardStays(f *inboxFixture) {
 		c.refuse = true
 		c.deliver(id, inbox.Dead)
 		c.refuse = false
-		n, err := c.in.Discard(f.Context(), inbox.DiscardRequest{Keys: []inbox.Key{key}, Actor: "ada", Reason: "spam"})
+		n, err := c.in.Discard(f.Context(), []inbox.Key{key}, "ada", "spam")
 		if f.check(err); n != 1 {
 			f.Errorf("%d events discarded, want 1", n)
 		}
 		f.wantDead()
 		c.deliver(id, inbox.Ack)
 		c.deliverBatch(inbox.Ack, id, id)
-		n, err = c.in.Redrive(f.Context(), inbox.RedriveRequest{Keys: []inbox.Key{key}, Actor: "bob", Reason: "why"})
+		n, err = c.in.Redrive(f.Context(), []inbox.Key{key}, "bob", "why")
 		if f.check(err); n != 0 {
 			f.Error("a discarded event was redriven")
 		}
@@ -201,16 +201,20 @@ func inboxDiscardRefused(f *inboxFixture) {
 	f.fail(e, true)
 	c := f.cached(nil)
 	own, others := []inbox.Key{e.Key}, []inbox.Key{e.Key, {Consumer: "other", Handler: "invoice", EventID: "e"}}
-	for name, req := range map[string]inbox.DiscardRequest{
-		"no keys": {Actor: "ada", Reason: "spam"}, "no actor": {Keys: own, Actor: " ", Reason: "spam"},
-		"no reason": {Keys: own, Actor: "ada"}, "another consumer": {Keys: others, Actor: "ada", Reason: "spam"},
+	for name, req := range map[string]struct {
+		keys          []inbox.Key
+		actor, reason string
+	}{
+		"no keys": {nil, "ada", "spam"}, "no actor": {own, " ", "spam"}, "no reason": {own, "ada", ""},
+		"another consumer": {others, "ada", "spam"},
 	} {
-		if n, err := c.in.Discard(f.Context(), req); n != 0 || !errors.Is(err, inbox.ErrInvalidRequest) {
+		if n, err := c.in.Discard(f.Context(), req.keys, req.actor, req.reason); n != 0 ||
+			!errors.Is(err, inbox.ErrInvalidRequest) {
 			f.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
 	if n, err := f.Store.Discard(f.Context(), []inbox.Key{e.Key, {Consumer: "billing"}}, "ada", "spam"); n != 0 ||
-		!errors.Is(err, inbox.ErrInvalidKey) {
+		!errors.Is(err, inbox.ErrInvalidRequest) {
 		f.Errorf("a key without parts: %d, %v", n, err)
 	}
 	f.wantDead("e")

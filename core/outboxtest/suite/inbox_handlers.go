@@ -11,7 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox"
-	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 func inboxHandlerCases() []inboxCase {
@@ -239,7 +239,7 @@ func inboxHandlerAtOnce(f *inboxFixture) {
 						return
 					}
 					var state inbox.State
-					err := once.RetryTx(f.Context(), f.Transactor, func(ctx context.Context, tx core.Tx) (err error) {
+					err := sqltx.RetryTx(f.Context(), f.Transactor, func(ctx context.Context, tx core.Tx) (err error) {
 						if state, _, err = s.Begin(ctx, tx, handled(inboxHandlers[0], id)); err != nil {
 							return err
 						}

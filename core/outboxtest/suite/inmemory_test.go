@@ -19,6 +19,7 @@ func TestRepositoryInMemory(t *testing.T) {
 					r := outboxtest.NewRepository(outboxtest.WithDialect(d))
 					return suite.Backend{
 						Repository: r,
+						Store:      r,
 						Begin:      func(ctx context.Context) (suite.Transaction, error) { return r.Begin(ctx) },
 						Lock: func(ctx context.Context, tx suite.Transaction, ids ...core.RowID) error {
 							return tx.(*outboxtest.Tx).LockRows(ctx, ids...)

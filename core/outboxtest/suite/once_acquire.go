@@ -172,7 +172,7 @@ func onceStaleCases() []onceCase {
 				once.ErrAlreadyDone) {
 				f.Errorf("Complete by the old holder: %v", err)
 			}
-			if err := f.store.Release(f.Context(), old); !errors.Is(err, once.ErrAlreadyDone) {
+			if err := f.store.Release(f.Context(), old, 1); !errors.Is(err, once.ErrAlreadyDone) {
 				f.Errorf("Release by the old holder: %v", err)
 			}
 			done := f.acquire(onceRequest(old.Key))
@@ -214,7 +214,7 @@ func onceStaleCases() []onceCase {
 				err := map[string]func() error{
 					"extend":   func() error { return f.store.Extend(f.Context(), c, longLease) },
 					"complete": func() error { return f.store.Complete(f.Context(), c, once.Result{}, time.Hour) },
-					"release":  func() error { return f.store.Release(f.Context(), c) },
+					"release":  func() error { return f.store.Release(f.Context(), c, 1) },
 				}[what]()
 				if err != nil && (!f.ForgetsStale || !errors.Is(err, once.ErrLeaseLost)) {
 					f.Errorf("%s: %v", what, err)
@@ -243,7 +243,7 @@ func (f *onceFixture) wantErrors(c once.Claim, want error, why string) {
 	for name, err := range map[string]error{
 		"Extend":   f.store.Extend(f.Context(), c, longLease),
 		"Complete": f.store.Complete(f.Context(), c, once.Result{Data: []byte("stolen")}, time.Hour),
-		"Release":  f.store.Release(f.Context(), c),
+		"Release":  f.store.Release(f.Context(), c, 1),
 	} {
 		if !errors.Is(err, want) {
 			f.Errorf("%s (%s): %v, want %v", name, why, err, want)

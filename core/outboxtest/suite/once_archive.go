@@ -46,7 +46,7 @@ func onceArchive(f *onceFixture) {
 	done, result := f.fresh(req), once.Result{Data: []byte{0, 219, 255}, ContentType: "text/plain", Meta: "m"}
 	f.check(f.store.Complete(f.Context(), done, result, 10*time.Millisecond))
 	free := f.fresh(expiring("free"))
-	f.check(f.store.Release(f.Context(), free))
+	f.check(f.store.Release(f.Context(), free, 1))
 	stale := f.fresh(expiring("stale"))
 	f.pass(shortLease)
 

@@ -14,8 +14,8 @@ func onceClaimCases() []onceCase {
 	return []onceCase{
 		{"a released key is free at once", func(f *onceFixture) {
 			first := f.fresh(onceRequest(keyOf("k")))
-			f.check(f.store.Release(f.Context(), first))
-			f.check(f.store.Release(f.Context(), first)) // the answer was lost
+			f.check(f.store.Release(f.Context(), first, 1))
+			f.check(f.store.Release(f.Context(), first, 1)) // the answer was lost
 			for name, err := range map[string]error{
 				"Extend":   f.store.Extend(f.Context(), first, longLease),
 				"Complete": f.store.Complete(f.Context(), first, once.Result{}, time.Hour),
@@ -31,7 +31,7 @@ func onceClaimCases() []onceCase {
 		{"a free key takes any fingerprint", func(f *onceFixture) {
 			req := onceRequest(keyOf("k"))
 			req.Fingerprint = fingerprintA
-			f.check(f.store.Release(f.Context(), f.fresh(req)))
+			f.check(f.store.Release(f.Context(), f.fresh(req), 1))
 			req = onceRequest(keyOf("k"))
 			req.Fingerprint = fingerprintB
 			f.complete(f.fresh(req), once.Result{})
@@ -48,7 +48,7 @@ func onceClaimCases() []onceCase {
 		{"a done key stays done", func(f *onceFixture) {
 			c := f.fresh(onceRequest(keyOf("k")))
 			f.complete(c, once.Result{})
-			if err := f.store.Release(f.Context(), c); !errors.Is(err, once.ErrAlreadyDone) {
+			if err := f.store.Release(f.Context(), c, 1); !errors.Is(err, once.ErrAlreadyDone) {
 				f.Errorf("Release: %v", err)
 			}
 			if err := f.store.Extend(f.Context(), c, longLease); !errors.Is(err, once.ErrLeaseLost) {
@@ -65,7 +65,7 @@ func onceClaimCases() []onceCase {
 			for name, wrong := range map[string]once.Claim{"owner": owner, "fence": fence} {
 				f.wantErrors(wrong, once.ErrLeaseLost, name)
 			}
-			if err := f.store.Release(f.Context(), unknown); !errors.Is(err, once.ErrLeaseLost) {
+			if err := f.store.Release(f.Context(), unknown, 1); !errors.Is(err, once.ErrLeaseLost) {
 				f.Errorf("Release of an unknown key: %v", err)
 			}
 			f.wantState(c.Key, once.InProgress)
@@ -80,7 +80,7 @@ func onceClaimCases() []onceCase {
 		{"an owner that holds the key again cannot use its earlier claim", func(f *onceFixture) {
 			req := onceRequest(keyOf("k"))
 			earlier := f.fresh(req)
-			f.check(f.store.Release(f.Context(), earlier))
+			f.check(f.store.Release(f.Context(), earlier, 1))
 			f.fresh(req)
 			f.wantErrors(earlier, once.ErrLeaseLost, "an earlier fence")
 			f.wantState(req.Key, once.InProgress)
@@ -170,7 +170,7 @@ func onceExpiryCases() []onceCase {
 				return
 			}
 			f.complete(f.fresh(onceRequest(keyOf("done"))), once.Result{})
-			f.check(f.store.Release(f.Context(), f.fresh(onceRequest(keyOf("free")))))
+			f.check(f.store.Release(f.Context(), f.fresh(onceRequest(keyOf("free"))), 1))
 			f.fresh(onceRequest(keyOf("held")))
 			short := func(id string) once.Request {
 				req := onceRequest(keyOf(id))
@@ -181,7 +181,7 @@ func onceExpiryCases() []onceCase {
 				f.check(f.store.Complete(f.Context(), f.fresh(onceRequest(keyOf(fmt.Sprintf("old done %d", i)))),
 					once.Result{}, 10*time.Millisecond))
 			}
-			f.check(f.store.Release(f.Context(), f.fresh(short("old free"))))
+			f.check(f.store.Release(f.Context(), f.fresh(short("old free")), 1))
 			f.fresh(short("old stale"))
 			kept := short("kept alive") // its time to live is over, and its lease has not ended
 			f.check(f.store.Extend(f.Context(), f.fresh(kept), longLease))

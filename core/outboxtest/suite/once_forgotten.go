@@ -27,7 +27,7 @@ func onceForgottenCases() []onceCase {
 			got := f.acquire(onceRequest(c.Key))
 			f.must(got.State == once.InProgress && got.RetryAfter > 0 && got.RetryAfter <= longLease, "got %+v", got)
 			f.check(f.store.Extend(f.Context(), c, longLease))
-			f.check(f.store.Release(f.Context(), c))
+			f.check(f.store.Release(f.Context(), c, 1))
 			got = f.acquire(onceRequest(c.Key))
 			f.must(got.State == once.Fresh && got.Fence > c.Fence, "after the release: %+v, the fence was %d", got,
 				c.Fence)

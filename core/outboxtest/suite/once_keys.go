@@ -115,7 +115,7 @@ func onceConcurrencyCases() []onceCase {
 						turns.Add(1)
 						holders.Add(-1)
 						if err := f.store.Release(f.Context(),
-							once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}); err != nil {
+							once.Claim{Key: req.Key, Owner: req.Owner, Fence: got.Fence}, 1); err != nil {
 							f.Errorf("release: %v", err)
 						}
 					}

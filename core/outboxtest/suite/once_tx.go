@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
 // OnceTxHarness tells TestOnceTxStore how to reach an implementation of once.TxStore.
@@ -310,7 +311,7 @@ func onceTxConcurrencyCases() []onceTxCase {
 		for f.Context().Err() == nil {
 			tx, err := f.Begin(f.Context())
 			if err != nil {
-				if core.Retryable(err) {
+				if sqltx.Retryable(err) {
 					continue
 				}
 				f.Errorf("begin: %v", err)
@@ -329,7 +330,7 @@ func onceTxConcurrencyCases() []onceTxCase {
 				}
 			}
 			_ = tx.Rollback()
-			if err != nil && !core.Retryable(err) {
+			if err != nil && !sqltx.Retryable(err) {
 				f.Errorf("%v", err)
 				return false
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
 // RepositoryHarness tells TestRepository how to reach an implementation of core.Repository.
@@ -23,6 +24,8 @@ type RepositoryHarness struct {
 type Backend struct {
 	// Repository is the repository under test. It calls Pause before each of its statements.
 	Repository core.Repository
+	// Store reads and changes the same tables for package ops.
+	Store ops.Store
 	// Begin opens a transaction. Its Exec understands SAVEPOINT, ROLLBACK TO SAVEPOINT and RELEASE
 	// SAVEPOINT.
 	Begin func(ctx context.Context) (Transaction, error)
@@ -77,12 +80,17 @@ func TestRepository(t *testing.T, h RepositoryHarness) {
 		{"Keys", keyCases()},
 		{"Relays", relayCases()},
 		{"Groups", groupCases()},
+		{"History", historyCases()},
 		{"Cause", causeCases()},
 		{"Pauses", pauseCases()},
 		{"Rates", rateCases()},
 		{"Windows", windowCases()},
 		{"Audit", auditCases()},
 		{"Plans", planCases()},
+		{"Seen", seenCases()},
+		{"Edit", editCases()},
+		{"Erase", eraseCases()},
+		{"Release", releaseCases()},
 		{"Interleaving", interleavingCases()},
 		{"Concurrency", concurrencyCases()},
 		{"Context", contextCases()},

@@ -11,9 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// archiveCases are those of a repository that is a core.Cleaner.
+// archiveCases are those of Cleanup with an archive.
 func archiveCases() []repositoryCase {
-	all := []repositoryCase{
+	return []repositoryCase{
 		{"each status has a time of its own", cleanByStatus},
 		{"rows come complete", archiveComplete},
 		{"rows of a failed archive stay and come again", archiveFails},
@@ -22,22 +22,14 @@ func archiveCases() []repositoryCase {
 		{"rows that are open, dead or young are not archived", archiveOnlyOld},
 		{"rows that are deleted meanwhile", archiveRaces},
 	}
-	for i, c := range all {
-		all[i].run = func(f *fixture) {
-			if _, ok := f.Repository.(core.Cleaner); ok {
-				c.run(f)
-			}
-		}
-	}
-	return all
 }
 
 const soon = time.Millisecond // after it a row is old
 
-// clean calls Clean once.
+// clean calls Cleanup once.
 func (f *fixture) clean(req core.CleanupRequest) (deleted int, err error) {
 	f.Helper()
-	deleted, _, err = f.Repository.(core.Cleaner).Clean(f.Context(), req)
+	deleted, _, err = f.Repository.Cleanup(f.Context(), req)
 	return deleted, err
 }
 

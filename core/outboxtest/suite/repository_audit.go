@@ -9,28 +9,17 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// auditCases are those of a repository that is a core.AuditLister.
 func auditCases() []repositoryCase {
-	return []repositoryCase{{"changes by people are listed, the newest first", func(f *fixture) {
-		if _, ok := f.Repository.(core.AuditLister); ok {
-			auditListed(f)
-		}
-	}}, {"changes by people are counted by action", func(f *fixture) {
-		_, lists := f.Repository.(core.AuditLister)
-		if r, ok := f.Repository.(core.AuditCounter); ok && lists {
-			auditCounted(f, r)
-		}
-	}}, {"a reset of the keys is listed with its actor", func(f *fixture) {
-		_, lists := f.Repository.(core.AuditLister)
-		if r, ok := f.Repository.(core.KeyResetter); ok && lists {
-			resetAudited(f, r)
-		}
-	}}}
+	return []repositoryCase{
+		{"changes by people are listed, the newest first", auditListed},
+		{"changes by people are counted by action", auditCounted},
+		{"a reset of the keys is listed with its actor", resetAudited},
+	}
 }
 
 func (f *fixture) audit(q core.AuditQuery) []core.AuditRecord {
 	f.Helper()
-	records, err := f.Repository.(core.AuditLister).ListAudit(f.Context(), q)
+	records, err := f.Repository.ListAudit(f.Context(), q)
 	f.check(err)
 	return records
 }
@@ -66,10 +55,10 @@ func auditListed(f *fixture) {
 	f.must(len(page) == 1 && page[0] == first, "of one row: %+v", page)
 }
 
-func auditCounted(f *fixture, r core.AuditCounter) {
+func auditCounted(f *fixture) {
 	count := func(after, upTo int64, want map[string]int64) {
 		f.Helper()
-		rows, err := r.CountAudit(f.Context(), after, upTo)
+		rows, err := f.Repository.CountAudit(f.Context(), after, upTo)
 		f.check(err)
 		f.must(maps.Equal(rows, want), "rows above %d, up to %d: %v, want %v", after, upTo, rows, want)
 	}
@@ -87,12 +76,12 @@ func auditCounted(f *fixture, r core.AuditCounter) {
 	count(all[0].No, all[0].No, map[string]int64{})
 }
 
-func resetAudited(f *fixture, r core.KeyResetter) {
+func resetAudited(f *fixture) {
 	f.commit(newRow("topic", "a"), newRow("topic", "b"))
-	_, err := r.ResetKeysBy(f.Context(), "ann", "")
+	_, err := f.Repository.ResetKeys(f.Context(), "ann", "")
 	f.must(errors.Is(err, core.ErrInvalidRequest), "without a reason: %v", err)
 	f.must(len(f.audit(core.AuditQuery{Limit: 10})) == 0, "a refused reset has an audit row")
-	n, err := r.ResetKeysBy(f.Context(), "ann", "failover")
+	n, err := f.Repository.ResetKeys(f.Context(), "ann", "failover")
 	f.check(err)
 	all := f.audit(core.AuditQuery{Limit: 10})
 	f.must(n == 2 && len(all) == 1, "%d keys, audit %+v", n, all)

@@ -125,11 +125,11 @@ func byLogDuplicate(f *fixture) {
 func byLogCleanup(f *fixture) {
 	rows := byLog(newRow("topic", "k"), newRow("topic", ""))
 	f.commit(rows...)
-	deleted, err := f.Repository.Cleanup(f.Context(), time.Hour, 100)
+	deleted, _, err := f.Repository.Cleanup(f.Context(), cleanupOf(time.Hour, 100))
 	f.must(err == nil && deleted == 0, "deleted %d young rows, %v", deleted, err)
 	f.wantByLog(rows[0])
 	f.eventually("both rows are deleted", func() bool {
-		n, err := f.Repository.Cleanup(f.Context(), 2*clockStep, 100)
+		n, _, err := f.Repository.Cleanup(f.Context(), cleanupOf(2*clockStep, 100))
 		f.check(err)
 		deleted += n
 		return deleted == len(rows)

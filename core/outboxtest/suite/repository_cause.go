@@ -9,22 +9,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// causeCases are those of a repository that is an ops.Store.
 func causeCases() []repositoryCase {
-	all := []repositoryCase{
+	return []repositoryCase{
 		{"the cause of an event is stored with it", causeStored},
 		{"the cause of an event is any text, or none", causeTexts},
 		{"what has one cause is read page by page", causePages},
 		{"a row that takes the place of another one has its cause", causeCopied},
 	}
-	for i, c := range all {
-		all[i].run = func(f *fixture) {
-			if _, ok := f.Repository.(ops.Store); ok {
-				c.run(f)
-			}
-		}
-	}
-	return all
 }
 
 // causedBy gives a row a cause, beside other headers.
@@ -36,7 +27,7 @@ func causedBy(id string, n core.NewRow) core.NewRow {
 // caused returns the rows of a cause, in the order of their ids.
 func (f *fixture) caused(filter ops.Filter) (ids []core.RowID) {
 	f.Helper()
-	s, err := f.Repository.(ops.Store).ScanEvents(f.Context(), ops.Scan{Filter: filter, Limit: 100, Look: 100})
+	s, err := f.Store.ScanEvents(f.Context(), ops.Scan{Filter: filter, Limit: 100, Look: 100})
 	f.check(err)
 	for _, e := range s.Events {
 		f.must(e.CausationID == filter.Cause, "%q has selected a row of %q", filter.Cause, e.CausationID)
@@ -105,7 +96,7 @@ func causePages(f *fixture) {
 		var got []core.RowID
 		scan := ops.Scan{Filter: ops.Filter{Cause: "one"}, Newest: newest, Limit: 2, Look: 100}
 		for page := 0; ; page++ {
-			s, err := f.Repository.(ops.Store).ScanEvents(f.Context(), scan)
+			s, err := f.Store.ScanEvents(f.Context(), scan)
 			f.check(err)
 			for _, e := range s.Events {
 				got = append(got, e.ID)
@@ -130,7 +121,7 @@ func causeCopied(f *fixture) {
 	req.SkipDead = true
 	f.must(f.redrive(req) == 1, "not redriven")
 	var rows []string
-	s, err := f.Repository.(ops.Store).ScanEvents(f.Context(),
+	s, err := f.Store.ScanEvents(f.Context(),
 		ops.Scan{Filter: ops.Filter{Cause: "c"}, Limit: 100, Look: 100})
 	f.check(err)
 	for _, e := range s.Events {

@@ -18,6 +18,8 @@ func claimHeadsCases() []repositoryCase {
 		{"nothing behind a head that is not due", headsNotDue},
 		{"a dead head blocks or is passed over", headsDead},
 		{"a dead row in the middle ends a run or is passed over", headsDeadMiddle},
+		{"a dead row that was passed over has left its key", headsDeadLeave},
+		{"each dead row leaves its key in one sweep", headsDeadInOneSweep},
 		{"a finished row does not block", headsDone},
 		{"key after key", headsCursor},
 		{"up to the limit", headsLimit},
@@ -123,6 +125,49 @@ func headsDeadMiddle(f *fixture) {
 	b, err := f.Repository.Backlog(f.Context(), 100)
 	f.check(err)
 	f.must(b.Pending == 0 && b.Dead == 1, "backlog %+v", b)
+}
+
+// headsDeadLeave passes over dead rows of many keys, page by page. They block no key any more,
+// whatever the policy is then, and come back at the end of their keys.
+func headsDeadLeave(f *fixture) {
+	var dead, open []core.NewRow
+	for i := range 7 {
+		key := fmt.Sprint("key", i)
+		for range 1 + i%3 { // one behind the other
+			dead = append(dead, f.addDead(newRow("topic", key)))
+		}
+		open = append(open, newRow("topic", key))
+		f.commit(open[i])
+	}
+	skip := request(nodeA)
+	skip.SkipDead, skip.Keys = true, 3
+	var got []core.Claimed
+	for range 10 {
+		got = append(got, f.heads(skip)...)
+	}
+	f.wantSet(got, open...)
+	f.release(nodeA, refsOf(got)...)
+	block := request(nodeB)
+	f.wantSet(f.heads(block), open...)
+	b := f.backlog(100)
+	f.must(b.Pending == 7 && b.Dead == int64(len(dead)) && b.BlockedKeys == 0, "backlog %+v", b)
+	f.must(f.redrive(adminOf(dead[1].ID)) == 1, "not redriven")
+	f.must(len(f.lane(block, dead[1].KeyID)) == 0, "a redriven row comes before the leased one of its key")
+}
+
+// headsDeadInOneSweep sweeps over keys that have nothing but a dead row each.
+func headsDeadInOneSweep(f *fixture) {
+	const keys = 25
+	for i := range keys {
+		f.addDead(newRow("topic", fmt.Sprint("key", i)))
+	}
+	skip := request(nodeA)
+	skip.SkipDead, skip.Keys = true, 3
+	f.must(len(f.heads(skip)) == 0, "claimed a dead row")
+	b := f.backlog(100)
+	f.must(b.Dead == keys && b.BlockedKeys == 0, "after a sweep %d of %d dead rows are in their keys, %d keys", b.Dead,
+		keys, b.BlockedKeys)
+	f.notDue(skip)
 }
 
 func headsDone(f *fixture) {

@@ -470,7 +470,10 @@ func (f *fixture) holdAndFail(ctx context.Context, node string, rng *rand.Rand, 
 			return err
 		}
 	}
-	return untilUnlocked(ctx, func() error { _, err := f.Repository.Cleanup(ctx, time.Millisecond, 10); return err })
+	return untilUnlocked(
+		ctx,
+		func() error { _, _, err := f.Repository.Cleanup(ctx, cleanupOf(time.Millisecond, 10)); return err },
+	)
 }
 
 // concurrentOrders has producers name the same keys in different orders. Each call locks them in

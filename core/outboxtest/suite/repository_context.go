@@ -53,9 +53,9 @@ func contextEnded(f *fixture) {
 		"ListDead":    func() error { _, err := f.Repository.ListDead(ctx, core.DeadQuery{}); return err },
 		"Redrive":     func() error { _, err := f.Repository.Redrive(ctx, adminOf(dead.ID)); return err },
 		"Discard":     func() error { _, err := f.Repository.Discard(ctx, adminOf(open.ID)); return err },
-		"Cleanup":     func() error { _, err := f.Repository.Cleanup(ctx, 0, 10); return err },
+		"Cleanup":     func() error { _, _, err := f.Repository.Cleanup(ctx, cleanupOf(0, 10)); return err },
 		"CollectKeys": func() error { _, _, err := f.Repository.CollectKeys(ctx, 0, core.KeyID{}, 10); return err },
-		"ResetKeys":   func() error { _, err := f.Repository.ResetKeys(ctx); return err },
+		"ResetKeys":   func() error { _, err := f.Repository.ResetKeys(ctx, "a", "r"); return err },
 	}
 	for name, call := range calls {
 		if err := call(); !errors.Is(err, context.Canceled) {

@@ -1,12 +1,14 @@
 package suite
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
 func markFailedCases() []repositoryCase {
@@ -22,6 +24,8 @@ func markFailedCases() []repositoryCase {
 		{"each failure has its own result", failedEach},
 		{"many failures", failedMany},
 		{"texts that are hard to store stop nothing", failedTexts},
+		{"the last ten refusals that count are kept", failedKept},
+		{"a row that is done keeps its refusals, and its copy has them", failedKeptLater},
 		{"no failures", func(f *fixture) { f.must(len(f.fail(nodeA)) == 0, "results for nothing") }},
 	}
 }
@@ -260,6 +264,87 @@ func failedMany(f *fixture) {
 	f.must(refusals == len(rows)/2, "%d refusals, want %d", refusals, len(rows)/2)
 }
 
+// attempts reads the failed attempts of a row.
+func (f *fixture) attempts(id core.RowID) []ops.Attempt {
+	f.Helper()
+	all, err := f.Store.ReadFailures(f.Context(), id)
+	f.check(err)
+	return all
+}
+
+// failedKept fails a row more often than is kept. An outage meanwhile pushes nothing out.
+func failedKept(f *fixture) {
+	row, other := newRow("topic", ""), newRow("topic", "")
+	f.commit(hot(row)...)
+	f.must(len(f.attempts(row.ID)) == 0, "a new row has attempts")
+	code := strings.Repeat("c", 64)
+	fail := func(c core.ClaimRef, kind core.FailureKind, path core.Path, message string) {
+		f.Helper()
+		f.must(f.fail(nodeA, core.Failure{
+			ClaimRef: c, Kind: kind, Code: code, Message: message, Path: path,
+		})[0], "not changed")
+	}
+	start := time.Now()
+	fail(hotRef(row), core.FailRetry, core.PathHot, "refused 1\tby\nthe broker")
+	got := f.attempts(row.ID)
+	f.must(len(got) == 1, "%d attempts after one", len(got))
+	first := got[0]
+	f.must(first.Attempt == 1 && first.Path == core.PathHot && first.Node == nodeA && first.Code == code &&
+		first.Error == "refused 1 by the broker", "kept as %+v", first)
+	f.must(first.At.Sub(start).Abs() < time.Hour && first.At.Location() == time.UTC, "at %s", first.At)
+	long := strings.Repeat("ö", 400)
+	for n := 2; n <= 14; n++ {
+		fail(ref(f.one(nodeA)), core.FailUnavailable, core.PathCold, "away")
+		kind := core.FailRetry
+		if n == 14 {
+			kind = core.FailDead
+		}
+		fail(ref(f.one(nodeA)), kind, core.PathCold, fmt.Sprint(n, " ", long))
+	}
+	got = f.attempts(row.ID)
+	f.must(len(got) == ops.MaxAttempts, "%d attempts are kept", len(got))
+	for i, a := range got {
+		n := i + 5
+		f.must(a.Attempt == n && a.Path == core.PathCold && a.Node == nodeA && a.Code == code &&
+			strings.HasPrefix(a.Error, fmt.Sprint(n, " ööö")) && len(a.Error) < 310, "attempt %d is kept as %+v", n, a)
+		f.must(i == 0 || !a.At.Before(got[i-1].At), "attempt %d is before the one before it", n)
+	}
+	f.commit(other)
+	f.must(len(f.attempts(other.ID)) == 0 && len(f.attempts(newRow("topic", "").ID)) == 0,
+		"another row has attempts")
+}
+
+func failedKeptLater(f *fixture) {
+	dying := func(row core.NewRow, skip bool) {
+		f.Helper()
+		f.commit(row)
+		c := f.claimAny(request(nodeA))
+		f.must(len(c) == 1, "claimed %d rows", len(c))
+		f.must(f.fail(nodeA, core.Failure{
+			ClaimRef: ref(c[0]), Kind: core.FailDead, SkipDead: skip, Code: "boom", Path: core.PathCold,
+		})[0], "not changed")
+	}
+	row := newRow("topic", "")
+	dying(row, false)
+	f.must(f.redrive(adminOf(row.ID)) == 1, "not redriven")
+	f.must(len(f.attempts(row.ID)) == 1, "the redrive has lost the refusal")
+	f.must(
+		f.fail(nodeA, core.Failure{ClaimRef: ref(f.one(nodeA)), Kind: core.FailRetry, Code: "again"})[0],
+		"not changed",
+	)
+	f.must(f.done(false, row.ID) == 1, "not done")
+	got := f.attempts(row.ID)
+	f.must(len(got) == 2 && got[0].Code == "boom" && got[1].Code == "again" && got[1].Attempt == 1,
+		"of a done row %+v is kept", got)
+	left := newRow("topic", "k")
+	dying(left, true)
+	f.must(f.redrive(adminOf(left.ID)) == 1, "not redriven")
+	copied := f.next(nodeA)
+	f.must(copied.ID != left.ID, "the row was not appended")
+	got = f.attempts(copied.ID)
+	f.must(len(got) == 1 && got[0].Code == "boom", "the copy has %+v", got)
+}
+
 // hardTexts are error texts that publishers may return.
 var hardTexts = []string{
 	"🤷 größe \U0001F4A9", "\xff\xfe broken", "nul \x00 in it", strings.Repeat("é", 3000), strings.Repeat("x", 1<<20),
@@ -283,6 +368,7 @@ func failedTexts(f *fixture) {
 	dead := f.dead()
 	f.must(len(dead) == len(rows), "%d dead rows, want %d", len(dead), len(rows))
 	for _, d := range dead {
+		f.must(len(f.attempts(d.ID)) == 1, "the attempt is not kept")
 		f.must(len(d.Error) > 0 && utf8.ValidString(d.Error) && utf8.ValidString(d.ErrorCode),
 			"listed with code %q and error %q", d.ErrorCode, d.Error)
 	}

@@ -8,30 +8,20 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// groupCases are those of a repository that is an ops.Store and an ops.GroupStore.
 func groupCases() []repositoryCase {
-	all := []repositoryCase{
+	return []repositoryCase{
 		{"the group of a failure is stored with it", groupStored},
 		{"a group that is hard to store stops nothing", groupOdd},
 		{"a note is read as it was written", groupNoted},
 		{"a note and a mute leave each other alone", groupMuted},
 		{"changes of groups are audited", groupAudited},
 	}
-	for i, c := range all {
-		all[i].run = func(f *fixture) {
-			_, events := f.Repository.(ops.Store)
-			if _, notes := f.Repository.(ops.GroupStore); events && notes {
-				c.run(f)
-			}
-		}
-	}
-	return all
 }
 
 // event reads a row as people see it.
 func (f *fixture) event(id core.RowID) ops.Event {
 	f.Helper()
-	s, err := f.Repository.(ops.Store).ScanEvents(f.Context(), ops.Scan{ID: id, Limit: 1, Look: 1})
+	s, err := f.Store.ScanEvents(f.Context(), ops.Scan{ID: id, Limit: 1, Look: 1})
 	f.check(err)
 	f.must(len(s.Events) == 1, "there is no row %s", id)
 	return s.Events[0]
@@ -40,7 +30,7 @@ func (f *fixture) event(id core.RowID) ops.Event {
 // ofGroup counts the rows that a fingerprint selects.
 func (f *fixture) ofGroup(fingerprint string) int {
 	f.Helper()
-	s, err := f.Repository.(ops.Store).ScanEvents(f.Context(),
+	s, err := f.Store.ScanEvents(f.Context(),
 		ops.Scan{Filter: ops.Filter{Fingerprint: fingerprint}, Limit: 100, Look: 100})
 	f.check(err)
 	return len(s.Events)
@@ -90,7 +80,7 @@ func (f *fixture) changeGroup(c ops.GroupChange) map[string]ops.GroupNote {
 	if c.Actor == "" {
 		c.Actor, c.Reason = "ann", "known"
 	}
-	store := f.Repository.(ops.GroupStore)
+	store := f.Store
 	f.check(store.ChangeGroup(f.Context(), c))
 	all, err := store.ReadGroupNotes(f.Context())
 	f.check(err)
@@ -103,7 +93,7 @@ func (f *fixture) changeGroup(c ops.GroupChange) map[string]ops.GroupNote {
 }
 
 func groupNoted(f *fixture) {
-	store := f.Repository.(ops.GroupStore)
+	store := f.Store
 	all, err := store.ReadGroupNotes(f.Context())
 	f.must(err == nil && len(all) == 0, "notes of nobody: %+v, %v", all, err)
 	one := ops.GroupRequest{Fingerprint: "0123456789abcdef", Actor: "ann \u00e9", Reason: "r"}
@@ -148,14 +138,12 @@ func groupMuted(f *fixture) {
 }
 
 func groupAudited(f *fixture) {
-	lister, ok := f.Repository.(core.AuditLister)
-	f.must(ok, "there is no audit")
 	group := ops.GroupRequest{Fingerprint: "0123456789abcdef", Actor: "ann", Reason: "known"}
 	for _, action := range []string{ops.AuditNoteGroup, ops.AuditMuteGroup, ops.AuditUnmuteGroup} {
 		f.changeGroup(ops.GroupChange{
 			Action: action, Note: "note", MutedUntil: time.Now().Add(time.Hour), Topic: "topic", GroupRequest: group,
 		})
-		records, err := lister.ListAudit(f.Context(), core.AuditQuery{Limit: 1})
+		records, err := f.Repository.ListAudit(f.Context(), core.AuditQuery{Limit: 1})
 		f.check(err)
 		f.must(len(records) == 1 && records[0].Action == action && records[0].Actor == "ann" &&
 			records[0].Topic == "topic" && strings.HasPrefix(records[0].Reason, "known (group 0123456789abcdef"),

@@ -51,6 +51,8 @@ func interleavingCases() []repositoryCase {
 		{"the head was dead, is redriven and dies again", headDead, redriveKill},
 		{"the head was dead and is discarded", headDead, discardAt(0)},
 		{"the second was dead and is redriven", secondDead, redriveAt(1)},
+		{"the head was dead and is edited", headDead, editAt(0)},
+		{"the second was dead and is edited", secondDead, editAt(1)},
 		{"the head was held and is given back", headHeld, heldRelease},
 		{"the head was held and dies", headHeld, heldFail(core.FailDead, 0)},
 		{"the head was held and is put off", headHeld, heldFail(core.FailRetry, time.Hour)},
@@ -83,6 +85,7 @@ func interleavingCases() []repositoryCase {
 		{"unordered, one is done", nil, doneAt(0)},
 		{"unordered, one is discarded", nil, discardAt(0)},
 		{"unordered, one was dead and is redriven", headDead, redriveAt(0)},
+		{"unordered, one was dead and is edited", headDead, editAt(0)},
 	}
 	for _, i := range unordered {
 		cases = append(cases, repositoryCase{i.name, func(f *fixture) {

@@ -20,9 +20,13 @@ func retentionCases() []repositoryCase {
 	}
 }
 
+func cleanupOf(keep time.Duration, limit int) core.CleanupRequest {
+	return core.CleanupRequest{Keep: keep, KeepDiscarded: keep, Limit: limit}
+}
+
 func (f *fixture) cleanup(keep time.Duration, limit int) int {
 	f.Helper()
-	deleted, err := f.Repository.Cleanup(f.Context(), keep, limit)
+	deleted, _, err := f.Repository.Cleanup(f.Context(), cleanupOf(keep, limit))
 	f.check(err)
 	f.must(deleted <= limit, "deleted %d rows, more than %d", deleted, limit)
 	return deleted
@@ -179,7 +183,7 @@ func (f *fixture) collect(idle time.Duration, limit int) int {
 
 func (f *fixture) resetKeys() int {
 	f.Helper()
-	changed, err := f.Repository.ResetKeys(f.Context())
+	changed, err := f.Repository.ResetKeys(f.Context(), "ann", "failover")
 	f.check(err)
 	return changed
 }
@@ -282,7 +286,7 @@ func keysReset(f *fixture) {
 	f.done(true, newIDs(rows)...)
 	// The clock of SQLite counts milliseconds, and must pass the numbers of k.
 	<-time.After(2 * time.Millisecond)
-	if n, ok := f.Repository.(core.Notifier); ok { // the row that some databases keep for it is no key
+	if n, ok := f.Repository.(core.Waker); ok { // the row that some databases keep for it is no key
 		if err := n.Notify(f.Context()); !errors.Is(err, errors.ErrUnsupported) {
 			f.check(err)
 		}

@@ -94,6 +94,8 @@ func nextDueHeads(f *fixture) {
 	skip := request(nodeA)
 	skip.SkipDead = true
 	f.dueIn(skip, 0, 0)
+	skip.Keys = 0
+	f.notDue(skip)
 }
 
 func nextDueTopics(f *fixture) {

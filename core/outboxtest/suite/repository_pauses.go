@@ -9,9 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// pauseCases are those of a repository that is a core.PauseStore.
 func pauseCases() []repositoryCase {
-	all := []repositoryCase{
+	return []repositoryCase{
 		{"a pause is read as it was written", pauseRead},
 		{"another pause of the same topic replaces it", pauseReplaced},
 		{"a tenant is paused, whatever it contains", pauseTenants},
@@ -20,44 +19,27 @@ func pauseCases() []repositoryCase {
 		{"resume removes one pause", pauseResumed},
 		{"pause and resume are audited", pauseAudited},
 	}
-	for i, c := range all {
-		all[i].run = func(f *fixture) {
-			if _, ok := f.Repository.(core.PauseStore); ok {
-				c.run(f)
-			}
-		}
-	}
-	return all
 }
 
-// rateCases are those of a repository that is a core.RateStore.
 func rateCases() []repositoryCase {
-	all := []repositoryCase{
+	return []repositoryCase{
 		{"rates are read as they were written", rateRead},
 		{"another rate of the same topic replaces it", rateReplaced},
 		{"topics that look alike have rates of their own", rateLookAlikes},
 		{"rates are audited", rateAudited},
 	}
-	for i, c := range all {
-		all[i].run = func(f *fixture) {
-			if _, ok := f.Repository.(core.RateStore); ok {
-				c.run(f)
-			}
-		}
-	}
-	return all
 }
 
 func (f *fixture) setRate(topic string, perSecond float64, inFlight int, actor string) {
 	f.Helper()
-	f.check(f.Repository.(core.RateStore).SetRate(f.Context(), core.RateRequest{
+	f.check(f.Repository.SetRate(f.Context(), core.RateRequest{
 		Topic: topic, PerSecond: perSecond, InFlight: inFlight, Actor: actor, Reason: "the partner's limit",
 	}))
 }
 
 func (f *fixture) rates() []core.Rate {
 	f.Helper()
-	all, err := f.Repository.(core.RateStore).Rates(f.Context())
+	all, err := f.Repository.Rates(f.Context())
 	f.check(err)
 	return all
 }
@@ -107,10 +89,7 @@ func rateLookAlikes(f *fixture) {
 }
 
 func rateAudited(f *fixture) {
-	if _, ok := f.Repository.(core.AuditLister); !ok {
-		return
-	}
-	store := f.Repository.(core.RateStore)
+	store := f.Repository
 	err := store.SetRate(f.Context(), core.RateRequest{Topic: "a", PerSecond: 1, Actor: "ann"})
 	f.must(errors.Is(err, core.ErrInvalidRequest), "without a reason: %v", err)
 	f.must(len(f.rates()) == 0 && len(f.audit(core.AuditQuery{Limit: 9})) == 0, "a refused rate left a row")
@@ -128,12 +107,12 @@ func (f *fixture) pause(req core.PauseRequest) {
 	if req.Actor == "" {
 		req.Actor, req.Reason = "ann", "broker upgrade"
 	}
-	f.check(f.Repository.(core.PauseStore).Pause(f.Context(), req))
+	f.check(f.Repository.Pause(f.Context(), req))
 }
 
 func (f *fixture) resume(all bool, topic string) bool {
 	f.Helper()
-	resumed, err := f.Repository.(core.PauseStore).Resume(f.Context(),
+	resumed, err := f.Repository.Resume(f.Context(),
 		core.ResumeRequest{All: all, Topic: topic, Actor: "bob", Reason: "upgraded"})
 	f.check(err)
 	return resumed
@@ -141,7 +120,7 @@ func (f *fixture) resume(all bool, topic string) bool {
 
 func (f *fixture) pauses() []core.Pause {
 	f.Helper()
-	all, err := f.Repository.(core.PauseStore).Pauses(f.Context())
+	all, err := f.Repository.Pauses(f.Context())
 	f.check(err)
 	return all
 }
@@ -196,7 +175,7 @@ func pauseReplaced(f *fixture) {
 }
 
 func pauseTenants(f *fixture) {
-	store := f.Repository.(core.PauseStore)
+	store := f.Repository
 	who := core.ResumeRequest{Actor: "bob", Reason: "paid"}
 	resume := func(tenant string) bool {
 		f.Helper()
@@ -234,7 +213,7 @@ var lookAlikes = []string{
 }
 
 func pauseLookAlikes(f *fixture) {
-	store := f.Repository.(core.PauseStore)
+	store := f.Repository
 	for _, name := range lookAlikes {
 		f.pause(core.PauseRequest{Topic: name, Actor: "ann", Reason: "of " + name})
 		f.pause(core.PauseRequest{Tenant: name, Actor: "ann", Reason: "of " + name})
@@ -264,7 +243,7 @@ func pauseEnds(f *fixture) {
 	f.must(f.paused() == "ends stays", "paused: %s", f.paused())
 	// The caller's clock is behind: a pause that never holds must not end the one that does.
 	for _, topic := range []string{"stays", "never"} {
-		err := f.Repository.(core.PauseStore).Pause(f.Context(), core.PauseRequest{
+		err := f.Repository.Pause(f.Context(), core.PauseRequest{
 			Topic: topic, Until: now.Add(-time.Millisecond), Actor: "ann", Reason: "broker upgrade",
 		})
 		f.must(errors.Is(err, core.ErrInvalidRequest), "a pause that is over: %v", err)
@@ -284,10 +263,7 @@ func pauseResumed(f *fixture) {
 }
 
 func pauseAudited(f *fixture) {
-	if _, ok := f.Repository.(core.AuditLister); !ok {
-		return
-	}
-	store := f.Repository.(core.PauseStore)
+	store := f.Repository
 	f.must(store.Pause(f.Context(), core.PauseRequest{Topic: "a", Actor: "ann"}) != nil, "no reason is needed")
 	_, err := store.Resume(f.Context(), core.ResumeRequest{Topic: "a", Reason: "why"})
 	f.must(errors.Is(err, core.ErrInvalidRequest), "without an actor: %v", err)

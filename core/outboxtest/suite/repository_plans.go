@@ -11,7 +11,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// planCases are those of a repository that is an ops.PlanStore.
 func planCases() []repositoryCase {
 	all := []repositoryCase{
 		{"a plan is read as it was stored", planRead},
@@ -22,38 +21,33 @@ func planCases() []repositoryCase {
 		{"plans that ended are deleted after their time", planForgotten},
 	}
 	all = append(all, replayCases()...)
-	for i, c := range all {
-		all[i].run = func(f *fixture) {
-			if _, ok := f.Repository.(ops.PlanStore); ok {
-				c.run(f)
-			}
-		}
-	}
 	return all
 }
-
-func (f *fixture) planStore() ops.PlanStore { return f.Repository.(ops.PlanStore) }
 
 // plan stores a plan and returns it as it is read.
 func (f *fixture) plan(id string, action ops.Action, ids ...core.RowID) ops.StoredPlan {
 	f.Helper()
-	f.check(f.planStore().InsertPlan(f.Context(), ops.StoredPlan{
+	sights := make([]core.Sight, len(ids))
+	for i := range sights {
+		sights[i] = core.Sight(1<<32 - 1 - i)
+	}
+	f.check(f.Store.InsertPlan(f.Context(), ops.StoredPlan{
 		ID: id, State: ops.PlanPlanned, Events: len(ids), Actor: "ann \u00e9", Reason: "repaired",
-		Plan: ops.Plan{Action: action, IDs: ids, Filter: ops.Filter{Topic: "topic"}, Digest: "d"},
+		Plan: ops.Plan{Action: action, IDs: ids, Seen: sights, Filter: ops.Filter{Topic: "topic"}, Digest: "d"},
 	}, "plan", time.Hour))
 	return f.readPlan(id)
 }
 
 func (f *fixture) readPlan(id string) ops.StoredPlan {
 	f.Helper()
-	p, found, err := f.planStore().ReadPlan(f.Context(), id)
+	p, found, err := f.Store.ReadPlan(f.Context(), id)
 	f.check(err)
 	f.must(found, "there is no plan %s", id)
 	return p
 }
 
 func planRead(f *fixture) {
-	_, found, err := f.planStore().ReadPlan(f.Context(), "none")
+	_, found, err := f.Store.ReadPlan(f.Context(), "none")
 	f.must(!found && err == nil, "a plan that was never stored: %v", err)
 	first, second := newRow("topic", "").ID, newRow("topic", "").ID
 	one := f.plan("z", ops.ActionRedrive, second, first)
@@ -61,16 +55,17 @@ func planRead(f *fixture) {
 		one.Reason == "repaired" && one.Filter.Topic == "topic" && one.Digest == "d" && one.Events == 2 &&
 		one.Version > 0 && !one.Running(), "plan %+v", one)
 	f.must(slices.Equal(one.IDs, []core.RowID{second, first}), "the ids are in another order: %v", one.IDs)
+	f.must(slices.Equal(one.Seen, []core.Sight{1<<32 - 1, 1<<32 - 2}), "the rows were seen as %v", one.Seen)
 	age := one.ReadAt.Sub(one.CreatedAt)
 	f.must(age >= 0 && age < time.Minute && one.UpdatedAt.Equal(one.CreatedAt), "plan %+v", one)
 
-	f.must(f.planStore().InsertPlan(f.Context(), one, "plan", time.Hour) != nil, "a second plan has the same id")
+	f.must(f.Store.InsertPlan(f.Context(), one, "plan", time.Hour) != nil, "a second plan has the same id")
 	two := f.plan("a", ops.ActionDiscard, first)
-	all, err := f.planStore().ReadPlans(f.Context(), 10)
+	all, err := f.Store.ReadPlans(f.Context(), 10)
 	f.check(err)
-	f.must(len(all) == 2 && all[0].ID == two.ID && all[1].ID == one.ID && all[0].IDs == nil &&
+	f.must(len(all) == 2 && all[0].ID == two.ID && all[1].ID == one.ID && all[0].IDs == nil && all[0].Seen == nil &&
 		all[0].Events == 1, "plans %+v", all)
-	all, err = f.planStore().ReadPlans(f.Context(), 1)
+	all, err = f.Store.ReadPlans(f.Context(), 1)
 	f.must(err == nil && len(all) == 1 && all[0].ID == two.ID, "the newest plan: %+v, %v", all, err)
 	if audit := f.wholeAudit(); len(audit) != 2 || audit[0].Action != "plan" || audit[0].Actor != "ann \u00e9" {
 		f.Fatalf("audit %+v", audit)
@@ -99,13 +94,13 @@ func planChanged(f *fixture) {
 		Plan: next, Lease: time.Minute, IDs: []core.RowID{first.ID}, Audit: "run-plan",
 		Request: core.AdminRequest{Actor: "bob", Reason: "go"},
 	}
-	got, ok, err := f.planStore().ChangePlan(f.Context(), change)
+	got, ok, err := f.Store.ChangePlan(f.Context(), change)
 	f.check(err)
 	f.must(ok && got.Changed == 1 && got.Version > read.Version, "changed %t %+v", ok, got)
 	stored := f.readPlan("p")
 	f.must(stored.State == ops.PlanRunning && stored.Position == 1 && stored.Changed == 1 && stored.Stage == 1 &&
 		stored.Worker == "w" && stored.Running() && stored.Version == got.Version &&
-		slices.Equal(stored.IDs, read.IDs), "plan %+v", stored)
+		slices.Equal(stored.IDs, read.IDs) && slices.Equal(stored.Seen, read.Seen), "plan %+v", stored)
 	f.must(got.Running() && got.UpdatedAt.Equal(stored.UpdatedAt) && got.UpdatedAt.After(read.UpdatedAt),
 		"the times of the change are %+v, stored are %+v", got, stored)
 	f.must(len(f.dead()) == 1 && f.dead()[0].ID == second.ID, "dead are %v", f.dead())
@@ -114,26 +109,26 @@ func planChanged(f *fixture) {
 	// The plan has changed since it was read.
 	change.IDs, change.Plan.Position = []core.RowID{second.ID}, 2
 	audits := f.Audits(f.T)
-	_, ok, err = f.planStore().ChangePlan(f.Context(), change)
+	_, ok, err = f.Store.ChangePlan(f.Context(), change)
 	f.must(!ok && err == nil, "a change of an old version: %t %v", ok, err)
 	f.must(len(f.dead()) == 1 && f.readPlan("p").Position == 1 && f.Audits(f.T) == audits, "it changed something")
 
 	change.Plan, change.Lease, change.Audit = got, 0, ""
 	change.Plan.State = ops.PlanDone
-	_, ok, err = f.planStore().ChangePlan(f.Context(), change)
+	_, ok, err = f.Store.ChangePlan(f.Context(), change)
 	f.must(ok && err == nil, "the next change: %t %v", ok, err)
 	stored = f.readPlan("p")
 	f.must(stored.State == ops.PlanDone && stored.Changed == 2 && !stored.Running() && len(f.dead()) == 0,
 		"plan %+v", stored)
 	change.Plan.ID = "none"
-	_, ok, err = f.planStore().ChangePlan(f.Context(), change)
+	_, ok, err = f.Store.ChangePlan(f.Context(), change)
 	f.must(!ok && err == nil, "a change of no plan: %t %v", ok, err)
 }
 
 func planDiscards(f *fixture) {
 	dead, other := f.addDead(newRow("topic", "k")), f.addDead(newRow("topic", ""))
 	p := f.plan("p", ops.ActionDiscard, dead.ID)
-	got, ok, err := f.planStore().ChangePlan(f.Context(), ops.PlanChange{
+	got, ok, err := f.Store.ChangePlan(f.Context(), ops.PlanChange{
 		Plan: p, IDs: p.IDs, Request: core.AdminRequest{Actor: "bob", Reason: "go"},
 	})
 	f.must(ok && err == nil && got.Changed == 1, "changed %t %+v %v", ok, got, err)
@@ -142,11 +137,16 @@ func planDiscards(f *fixture) {
 
 func planOutcomes(f *fixture) {
 	outcomes := func(ids ...core.RowID) []ops.RowStatus {
-		all, err := f.planStore().ReadStatuses(f.Context(), ids)
+		all, err := f.Store.ReadStatuses(f.Context(), ids, "because")
 		f.check(err)
 		return all
 	}
 	f.must(len(outcomes()) == 0, "outcomes of no row")
+	others := f.addDead(newRow("topic", ""))
+	req := adminOf(others.ID)
+	req.Reason = "another plan"
+	f.must(f.redrive(req) == 1 && f.discard(req) == 1, "not redriven and discarded")
+	f.must(len(outcomes(others.ID)) == 0, "outcomes of a row that was redriven for another reason")
 	free, keyed := f.addDead(newRow("topic", "")), f.addDead(newRow("topic", "k"))
 	none := newRow("topic", "").ID
 	f.must(f.redrive(adminOf(free.ID)) == 1, "redrove nothing")
@@ -188,13 +188,13 @@ func planOutcomesDeleted(f *fixture) {
 	f.must(f.redrive(skip) == 3, "redrove too little")
 	deleted := 0
 	f.eventually("the discarded rows are deleted", func() bool {
-		n, err := f.Repository.Cleanup(f.Context(), time.Millisecond, 100)
+		n, _, err := f.Repository.Cleanup(f.Context(), cleanupOf(time.Millisecond, 100))
 		f.check(err)
 		deleted += n
 		return deleted == 3
 	})
 	outcomes := func() string {
-		all, err := f.planStore().ReadStatuses(f.Context(), skip.IDs)
+		all, err := f.Store.ReadStatuses(f.Context(), skip.IDs, "because")
 		f.check(err)
 		var texts []string
 		for _, id := range skip.IDs {
@@ -219,7 +219,7 @@ func planOutcomesDeleted(f *fixture) {
 	}
 	f.must(outcomes() == "dead done new", "outcomes %s", outcomes())
 	f.eventually("the row that is done is deleted", func() bool {
-		n, err := f.Repository.Cleanup(f.Context(), time.Millisecond, 100)
+		n, _, err := f.Repository.Cleanup(f.Context(), cleanupOf(time.Millisecond, 100))
 		f.check(err)
 		return n == 1
 	})
@@ -229,17 +229,17 @@ func planOutcomesDeleted(f *fixture) {
 func planForgotten(f *fixture) {
 	p := f.plan("old", ops.ActionRedrive, newRow("topic", "").ID)
 	p.State = ops.PlanCancelled
-	_, ok, err := f.planStore().ChangePlan(f.Context(), ops.PlanChange{Plan: p})
+	_, ok, err := f.Store.ChangePlan(f.Context(), ops.PlanChange{Plan: p})
 	f.must(ok && err == nil, "changed %t %v", ok, err)
 	f.plan("open", ops.ActionRedrive, newRow("topic", "").ID)
 	f.must(f.readPlan("old").State == ops.PlanCancelled, "a plan is gone before its time")
 	n := 0
 	f.eventually("the plan that ended is deleted", func() bool {
 		n++
-		f.check(f.planStore().InsertPlan(f.Context(), ops.StoredPlan{
+		f.check(f.Store.InsertPlan(f.Context(), ops.StoredPlan{
 			ID: fmt.Sprint("new", n), State: ops.PlanPlanned, Actor: "a", Reason: "r",
 		}, "plan", time.Millisecond))
-		_, found, err := f.planStore().ReadPlan(f.Context(), "old")
+		_, found, err := f.Store.ReadPlan(f.Context(), "old")
 		f.check(err)
 		return !found
 	})

@@ -9,7 +9,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// relayCases are those of a repository that is a core.RelayRegistry.
 func relayCases() []repositoryCase {
 	all := []repositoryCase{
 		{"a heartbeat is read as it was written", relayRead},
@@ -17,26 +16,17 @@ func relayCases() []repositoryCase {
 		{"a relay that ends is gone, one that was not seen is forgotten", relayGone},
 		{"topics with open rows, with a key or without", pendingTopics},
 	}
-	for i, c := range all {
-		all[i].run = func(f *fixture) {
-			if _, ok := f.Repository.(core.RelayRegistry); ok {
-				c.run(f)
-			}
-		}
-	}
 	return all
 }
 
-func (f *fixture) registry() core.RelayRegistry { return f.Repository.(core.RelayRegistry) }
-
 func (f *fixture) beat(b core.Heartbeat) {
 	f.Helper()
-	f.check(f.registry().Beat(f.Context(), b))
+	f.check(f.Repository.Beat(f.Context(), b))
 }
 
 func (f *fixture) relays() []core.RelayStatus {
 	f.Helper()
-	relays, err := f.registry().Relays(f.Context())
+	relays, err := f.Repository.Relays(f.Context())
 	f.check(err)
 	return relays
 }
@@ -114,14 +104,14 @@ func relayGone(f *fixture) {
 		return strings.Join(all, " ")
 	}
 	f.must(nodes() == "c b a", "relays %s, want the one that was seen last first", nodes())
-	f.check(f.registry().RemoveRelay(f.Context(), "b"))
-	f.check(f.registry().RemoveRelay(f.Context(), "unknown"))
+	f.check(f.Repository.RemoveRelay(f.Context(), "b"))
+	f.check(f.Repository.RemoveRelay(f.Context(), "unknown"))
 	f.must(nodes() == "c a", "relays %s", nodes())
-	n, err := f.registry().ForgetRelays(f.Context(), time.Hour)
+	n, err := f.Repository.ForgetRelays(f.Context(), time.Hour)
 	f.check(err)
 	f.must(n == 0 && nodes() == "c a", "forgot %d, left %s", n, nodes())
 	f.eventually("they are old", func() bool {
-		_, err := f.registry().ForgetRelays(f.Context(), 10*time.Millisecond)
+		_, err := f.Repository.ForgetRelays(f.Context(), 10*time.Millisecond)
 		f.check(err)
 		return nodes() == ""
 	})
@@ -130,7 +120,7 @@ func relayGone(f *fixture) {
 func pendingTopics(f *fixture) {
 	topics := func() []string {
 		f.Helper()
-		got, err := f.registry().PendingTopics(f.Context(), 1000)
+		got, err := f.Repository.PendingTopics(f.Context(), 1000)
 		f.check(err)
 		return got
 	}

@@ -24,7 +24,7 @@ func (f *fixture) replay(plan string, ids ...core.RowID) ops.StoredPlan {
 	f.Helper()
 	p := f.plan(plan, ops.ActionReplay, ids...)
 	p.Position = len(ids)
-	p, ok, err := f.planStore().ChangePlan(f.Context(), ops.PlanChange{
+	p, ok, err := f.Store.ChangePlan(f.Context(), ops.PlanChange{
 		Plan: p, IDs: ids, Request: core.AdminRequest{Actor: "bob", Reason: "consumer was down"},
 	})
 	f.must(ok && err == nil, "replayed %t %v", ok, err)
@@ -34,7 +34,7 @@ func (f *fixture) replay(plan string, ids ...core.RowID) ops.StoredPlan {
 // stored returns a row as people see it, without the time of the reading.
 func (f *fixture) stored(id core.RowID) ops.Event {
 	f.Helper()
-	s, err := f.Repository.(ops.Store).ScanEvents(f.Context(), ops.Scan{ID: id, Limit: 1, Look: 1})
+	s, err := f.Store.ScanEvents(f.Context(), ops.Scan{ID: id, Limit: 1, Look: 1})
 	f.check(err)
 	f.must(len(s.Events) == 1, "row %s: %+v", id, s)
 	s.Events[0].ReadAt = time.Time{}
@@ -90,7 +90,7 @@ func replayInserts(f *fixture) {
 
 	outcomes := func(want ops.Status) {
 		f.Helper()
-		all, err := f.planStore().ReadStatuses(f.Context(), []core.RowID{p.ReplayID(first.ID)})
+		all, err := f.Store.ReadStatuses(f.Context(), []core.RowID{p.ReplayID(first.ID)}, "")
 		f.check(err)
 		f.must(len(all) == 1 && all[0].Status == want && all[0].ID == p.ReplayID(first.ID), "outcomes %+v", all)
 	}
@@ -126,7 +126,7 @@ func replayTakesDone(f *fixture) {
 
 	// The plan that replayed a row can never do it again.
 	p = f.readPlan("p")
-	_, ok, err := f.planStore().ChangePlan(f.Context(), ops.PlanChange{
+	_, ok, err := f.Store.ChangePlan(f.Context(), ops.PlanChange{
 		Plan: p, IDs: []core.RowID{done.ID}, Request: core.AdminRequest{Actor: "bob", Reason: "again"},
 	})
 	f.must(!ok && err != nil && f.readPlan("p").Version == p.Version, "one plan replayed a row twice: %t %v", ok, err)

@@ -9,35 +9,26 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// windowCases are those of a repository that is an ops.WindowStore.
 func windowCases() []repositoryCase {
-	all := []repositoryCase{
+	return []repositoryCase{
 		{"windows are read as they were declared", windowRead},
 		{"another window of the same consumer replaces it", windowReplaced},
 		{"a window is withdrawn alone", windowWithdrawn},
 		{"windows are no pauses and no rates", windowNoPause},
 		{"windows are audited", windowAudited},
 	}
-	for i, c := range all {
-		all[i].run = func(f *fixture) {
-			if _, ok := f.Repository.(ops.WindowStore); ok {
-				c.run(f)
-			}
-		}
-	}
-	return all
 }
 
 func (f *fixture) declare(topic, consumer string, keep time.Duration, actor string) {
 	f.Helper()
-	f.check(f.Repository.(ops.WindowStore).DeclareWindow(f.Context(), ops.WindowRequest{
+	f.check(f.Store.DeclareWindow(f.Context(), ops.WindowRequest{
 		Topic: topic, Consumer: consumer, Keep: keep, Actor: actor, Reason: "its inbox",
 	}))
 }
 
 func (f *fixture) windows() []ops.Window {
 	f.Helper()
-	all, err := f.Repository.(ops.WindowStore).Windows(f.Context())
+	all, err := f.Store.Windows(f.Context())
 	f.check(err)
 	return all
 }
@@ -67,7 +58,7 @@ func windowReplaced(f *fixture) {
 	got := f.windows()
 	f.must(len(got) == 2 && got[0].Consumer == "mails" && got[1].Keep == time.Minute && got[1].Actor == "bob",
 		"windows %+v", got)
-	f.must(f.Repository.(ops.WindowStore).DeclareWindow(f.Context(), ops.WindowRequest{
+	f.must(f.Store.DeclareWindow(f.Context(), ops.WindowRequest{
 		Topic: "orders", Consumer: "search", Keep: time.Second, Actor: "ann",
 	}) != nil, "accepted without a reason")
 }
@@ -76,7 +67,7 @@ func windowWithdrawn(f *fixture) {
 	f.declare("orders", "search", time.Hour, "ann")
 	f.declare("orders", "mails", time.Hour, "ann")
 	f.declare("mails", "search", time.Hour, "ann")
-	store := f.Repository.(ops.WindowStore)
+	store := f.Store
 	req := ops.WindowRequest{Topic: "orders", Consumer: "search", Actor: "ann", Reason: "gone"}
 	for i, want := range []bool{true, false} {
 		there, err := store.WithdrawWindow(f.Context(), req)
@@ -92,24 +83,18 @@ func windowWithdrawn(f *fixture) {
 
 func windowNoPause(f *fixture) {
 	f.declare("orders", "search", time.Hour, "ann")
-	if _, ok := f.Repository.(core.PauseStore); ok {
-		f.must(len(f.pauses()) == 0, "a window is a pause: %+v", f.pauses())
-		f.pause(core.PauseRequest{All: true})
-		f.must(len(f.pauses()) == 1 && len(f.windows()) == 1, "pauses %+v, windows %+v", f.pauses(), f.windows())
-	}
-	if _, ok := f.Repository.(core.RateStore); ok {
-		f.setRate("orders", 1, 0, "ann")
-		f.must(len(f.rates()) == 1 && len(f.windows()) == 1, "rates %+v, windows %+v", f.rates(), f.windows())
-	}
+	f.must(len(f.pauses()) == 0, "a window is a pause: %+v", f.pauses())
+	f.pause(core.PauseRequest{All: true})
+	f.must(len(f.pauses()) == 1 && len(f.windows()) == 1, "pauses %+v, windows %+v", f.pauses(), f.windows())
+	f.setRate("orders", 1, 0, "ann")
+	f.must(len(f.rates()) == 1 && len(f.windows()) == 1, "rates %+v, windows %+v", f.rates(), f.windows())
 }
 
 func windowAudited(f *fixture) {
-	lister, ok := f.Repository.(core.AuditLister)
-	f.must(ok, "there is no audit")
-	store := f.Repository.(ops.WindowStore)
+	store := f.Store
 	want := func(action, reason string) {
 		f.Helper()
-		records, err := lister.ListAudit(f.Context(), core.AuditQuery{Limit: 1})
+		records, err := f.Repository.ListAudit(f.Context(), core.AuditQuery{Limit: 1})
 		f.check(err)
 		f.must(len(records) == 1 && records[0].Action == action && records[0].Actor == "ann" &&
 			records[0].Topic == "orders" && records[0].Reason == reason, "audited as %+v", records)
@@ -124,7 +109,7 @@ func windowAudited(f *fixture) {
 	want(ops.AuditWithdrawWindow, "gone (consumer search)")
 	_, err = store.WithdrawWindow(f.Context(), req)
 	f.check(err)
-	records, err := lister.ListAudit(f.Context(), core.AuditQuery{Limit: 10})
+	records, err := f.Repository.ListAudit(f.Context(), core.AuditQuery{Limit: 10})
 	f.check(err)
 	f.must(len(records) == 3, "a window that nobody declared is withdrawn: %+v", records)
 }

@@ -3,7 +3,8 @@
 -- or newer.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
 -- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
--- error: what marks a row done leaves it alone. All times are UTC.
+-- error: what marks a row done leaves it alone. failures has a line for each of the last
+-- refusals that counted. All times are UTC.
 --
 -- There are few indexes and no CHECKs, because each of them costs every insert and every mark.
 -- There are no partial indexes: generated columns that are NULL for most rows keep them out of the
@@ -47,6 +48,7 @@ CREATE TABLE IF NOT EXISTS `outbox_event` (
     receipt           TEXT,
     causation_id      VARCHAR(255)  GENERATED ALWAYS AS (NULLIF(LEFT(JSON_UNQUOTE(JSON_EXTRACT(headers, '$.causation_id')), 255), '')) STORED,
     error_group       VARCHAR(16),
+    failures          TEXT,
     ready_topic       VARBINARY(996) GENERATED ALWAYS AS (CASE WHEN status IN (0, 2) AND lane IS NULL THEN topic END) STORED,
     open_lane         BINARY(16)    GENERATED ALWAYS AS (CASE WHEN status IN (0, 2, 3) THEN lane END) STORED,
     dead              TINYINT       GENERATED ALWAYS AS (CASE WHEN status = 3 THEN 1 ELSE 0 END) STORED,
@@ -67,7 +69,7 @@ CREATE TABLE IF NOT EXISTS `outbox_key` (
     PRIMARY KEY (lane)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Changes of rows by people.
+-- Changes of rows by people. detail is what an edit changed.
 CREATE TABLE IF NOT EXISTS `outbox_audit` (
     id       BIGINT        NOT NULL AUTO_INCREMENT,
     at       DATETIME(6)   NOT NULL,
@@ -75,9 +77,10 @@ CREATE TABLE IF NOT EXISTS `outbox_audit` (
     actor    VARCHAR(255)  NOT NULL,
     reason   TEXT          NOT NULL,
     row_id   BINARY(16)    NOT NULL,
-    event_id VARCHAR(36)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    event_id VARCHAR(255)  CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     topic    VARCHAR(249)  NOT NULL,
     new_id   BINARY(16),
+    detail   TEXT,
     PRIMARY KEY (id),
     KEY `outbox_audit_row` (row_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -138,7 +141,26 @@ CREATE TABLE IF NOT EXISTS `outbox_group` (
     PRIMARY KEY (fingerprint)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- What relays did, in slots of five minutes, for seven days: part is the number of the slot, a colon
+-- and the topic. The row with an empty topic has the topics that have no row of their own, and what
+-- waited in all (NULL: nobody has counted). Relays add to it once a minute. Marks do not use it.
+CREATE TABLE IF NOT EXISTS `outbox_history` (
+    part         VARCHAR(264) NOT NULL,
+    slot         DATETIME(6)  NOT NULL,
+    topic        VARCHAR(249) NOT NULL,
+    published    BIGINT       NOT NULL,
+    refused      BIGINT       NOT NULL,
+    died         BIGINT       NOT NULL,
+    waiting      BIGINT,
+    dead         BIGINT,
+    blocked_keys BIGINT,
+    oldest       BIGINT,
+    more         SMALLINT,
+    PRIMARY KEY (part)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
 -- down
+DROP TABLE IF EXISTS `outbox_history`;
 DROP TABLE IF EXISTS `outbox_group`;
 DROP TABLE IF EXISTS `outbox_pause`;
 DROP TABLE IF EXISTS `outbox_plan`;

@@ -1,6 +1,10 @@
+-- admin: seen
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, e.claim_no, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) ORDER BY e.id FOR UPDATE
+
 -- append
-INSERT INTO `outbox_event` (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
-SELECT ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ?, payload, content_type, CASE WHEN headers IS NULL OR JSON_TYPE(headers) = 'OBJECT' THEN JSON_INSERT(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS CHAR)) ELSE headers END, occurred_at, replay_of FROM `outbox_event` WHERE id = ?
+INSERT INTO `outbox_event` (id, key_seq, available_at, created_at, failures,
+	  event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
+SELECT ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), failures, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ?, payload, content_type, CASE WHEN headers IS NULL OR JSON_TYPE(headers) = 'OBJECT' THEN JSON_INSERT(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS CHAR)) ELSE headers END, occurred_at, replay_of FROM `outbox_event` WHERE id = ?
 
 -- archivable
 SELECT e.id, CASE WHEN (e.status = 1 AND e.done_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND OR e.status = 4 AND e.done_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND) THEN OCTET_LENGTH(e.payload) END FROM `outbox_event` e FORCE INDEX (PRIMARY)
@@ -45,16 +49,13 @@ SELECT k.lane FROM `outbox_key` k WHERE k.lane IN ({ids}) AND NOT EXISTS (SELECT
 -- collect_lock
 SELECT k.lane FROM `outbox_key` k WHERE k.lane IN ({ids}) AND k.used_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY k.lane FOR UPDATE SKIP LOCKED
 
--- count_blocked
-SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM `outbox_event` e FORCE INDEX (`outbox_event_dead`) WHERE e.dead = 1 AND e.lane IS NOT NULL LIMIT ?) x
-
 -- count_dead
-SELECT COUNT(*) FROM (SELECT e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_dead`) WHERE e.dead = 1 LIMIT ?) x
+SELECT COUNT(*), COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM `outbox_event` e FORCE INDEX (`outbox_event_dead`) WHERE e.dead = 1 LIMIT ?) x
 
--- count_open
-SELECT COUNT(*), MIN(x.created_at) FROM (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at) AS created_at FROM `outbox_event`
-	  e FORCE INDEX (`outbox_event_work`)
-  WHERE e.status <> 3 AND e.open_lane IS NOT NULL ORDER BY e.open_lane LIMIT ?) x
+-- count_keyed
+SELECT COUNT(*), COUNT(x.pending), MIN(CASE WHEN x.pending = 1 THEN x.created_at END)
+  FROM (SELECT CASE WHEN e.status <> 3 THEN 1 END AS pending, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at) AS created_at
+    FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NOT NULL ORDER BY e.open_lane LIMIT ?) x
 
 -- count_ready
 SELECT COUNT(*), MIN(x.created_at) FROM (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at) AS created_at FROM `outbox_event`
@@ -62,7 +63,7 @@ SELECT COUNT(*), MIN(x.created_at) FROM (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-
   WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic IS NOT NULL ORDER BY e.ready_topic LIMIT ?) x
 
 -- dead
-UPDATE `outbox_event` SET status = 3, attempts = attempts + 1, lease_until = NULL,
+UPDATE `outbox_event` SET failures = RIGHT(CONCAT(COALESCE(failures, ''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)), ' ', attempts + 1, ?), 5100), status = 3, attempts = attempts + 1, lease_until = NULL,
   lane = CASE WHEN ? = 1 THEN NULL ELSE lane END, last_error_code = ?, last_error = ?, error_group = ?
 WHERE id = ?
 
@@ -70,6 +71,10 @@ WHERE id = ?
 SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
   e.key_seq, CASE WHEN e.replay_of IS NULL THEN 0 ELSE 1 END FROM `outbox_event` e FORCE INDEX (PRIMARY)
 WHERE e.id IN ({ids}) AND e.status = 3 AND e.key_seq IS NOT NULL AND (? = 1 OR e.lane IS NULL) ORDER BY e.id FOR UPDATE
+
+-- dead_heads
+SELECT e.id FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status = 3 AND
+  e.lane IS NOT NULL ORDER BY e.id FOR UPDATE SKIP LOCKED
 
 -- discard
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 4, claim_no = 0, claimed_by = NULL, lease_until = NULL, done_at = UTC_TIMESTAMP(6) WHERE id IN ({ids})
@@ -88,11 +93,6 @@ UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 1, done_at = UTC_TIMEST
 -- done_delete
 DELETE FROM `outbox_event` WHERE id IN ({ids}) AND status IN (0,2,3)
 
--- done_for_replay
-SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
-  COALESCE(e.key_seq, 0), 1 FROM `outbox_event` e FORCE INDEX (PRIMARY)
-WHERE e.id IN ({ids}) AND e.status = 1 AND e.replay_of IS NULL ORDER BY e.id FOR UPDATE
-
 -- done_receipts
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET receipt = CASE id{whens} ELSE receipt END, status = 1,
 	  done_at = UTC_TIMESTAMP(6), lease_until = NULL,
@@ -104,28 +104,14 @@ SELECT e.id, CASE WHEN (e.status = 1 AND e.done_at < UTC_TIMESTAMP(6) - INTERVAL
 -- first_created
 SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at) FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic = ? ORDER BY e.available_at, e.id LIMIT 1
 
--- group: forget
-DELETE FROM `outbox_group` WHERE fingerprint = ? AND note = '' AND muted_until IS NULL
-
--- group: mute
-INSERT INTO `outbox_group` (fingerprint, note, muted_until, actor, updated_at)
-VALUES (?, ?, TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ? MICROSECOND, ?, UTC_TIMESTAMP(6))
-ON DUPLICATE KEY UPDATE muted_until = VALUES(muted_until), actor = VALUES(actor), updated_at = VALUES(updated_at)
-
--- group: note
-INSERT INTO `outbox_group` (fingerprint, note, muted_until, actor, updated_at)
-VALUES (?, ?, TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ? MICROSECOND, ?, UTC_TIMESTAMP(6))
-ON DUPLICATE KEY UPDATE note = VALUES(note), actor = VALUES(actor), updated_at = VALUES(updated_at)
-
--- group: notes
-SELECT fingerprint, note, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',muted_until), actor, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at)
-FROM `outbox_group` ORDER BY updated_at DESC, fingerprint LIMIT 1000
+-- first_lane
+SELECT e.open_lane FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane > ? ORDER BY e.open_lane, e.key_seq LIMIT 1
 
 -- heads
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), OCTET_LENGTH(e.payload), CASE WHEN e.available_at <= UTC_TIMESTAMP(6)
-			AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END,
-  CASE WHEN (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) OR e.lease_until < e.available_at THEN TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at) ELSE TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until) END - TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
-FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2)
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), OCTET_LENGTH(e.payload),
+  CASE WHEN e.status <> 3 AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END, CASE WHEN (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) OR e.lease_until < e.available_at THEN TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at) ELSE TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until) END - TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)),
+  CASE WHEN e.status = 3 THEN 1 ELSE 0 END
+FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AND e.status IN (0,2,3)
 
 -- held
 SELECT e.id, e.claim_no FROM `outbox_event` e FORCE INDEX (PRIMARY)
@@ -134,6 +120,28 @@ WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_unt
 -- held_lock
 SELECT e.id, e.claim_no FROM `outbox_event` e FORCE INDEX (PRIMARY)
 WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id FOR UPDATE SKIP LOCKED
+
+-- history: add 2
+INSERT INTO `outbox_history` (part, slot, topic, published, refused, died)
+VALUES (CONCAT(TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300, ':', ?), TIMESTAMP'1970-01-01 00:00:00' + INTERVAL (TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300) * 300 SECOND, ?, ?, ?, ?), (CONCAT(TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300, ':', ?), TIMESTAMP'1970-01-01 00:00:00' + INTERVAL (TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300) * 300 SECOND, ?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE published = published + VALUES(published), refused = refused + VALUES(refused), died = died + VALUES(died)
+
+-- history: forget
+DELETE FROM `outbox_history` WHERE part < CONCAT((TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300) - ?, ':') AND
+  slot < (SELECT x.bound FROM (SELECT slot + INTERVAL 1 HOUR AS bound FROM `outbox_history` ORDER BY part LIMIT 1) x)
+
+-- history: open
+INSERT IGNORE INTO `outbox_history` (part, slot, topic, published, refused, died)
+VALUES (CONCAT(TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300, ':', ''), TIMESTAMP'1970-01-01 00:00:00' + INTERVAL (TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300) * 300 SECOND, '', 0, 0, 0)
+
+-- history: read
+SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',slot), CAST(SUM(published) AS SIGNED), CAST(SUM(refused) AS SIGNED), CAST(SUM(died) AS SIGNED), MAX(waiting), MAX(dead), MAX(blocked_keys), MAX(oldest), MAX(more)
+FROM `outbox_history` WHERE part >= CONCAT((TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300) - ?, ':') AND (? = '' OR topic = ?)
+GROUP BY slot ORDER BY slot LIMIT 2017
+
+-- history: set
+UPDATE `outbox_history` SET waiting = ?, dead = ?, blocked_keys = ?, oldest = ?, more = ?
+WHERE part = CONCAT(TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300, ':', '')
 
 -- insert 2
 INSERT INTO `outbox_event` (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) SELECT CAST(? AS BINARY), CAST(? AS CHAR), CAST(? AS CHAR), ?, CAST(? AS CHAR), CAST(? AS CHAR), CAST(? AS CHAR), ?, CAST(? AS CHAR), CAST(? AS CHAR), CAST(? AS BINARY), ?, COALESCE(CAST(? AS BINARY), UNCOMPRESS('')), CAST(? AS CHAR), CAST(? AS CHAR), ?, CAST(? AS CHAR), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, CAST(? AS CHAR), UTC_TIMESTAMP(6) FROM DUAL WHERE @@in_transaction = 1 UNION ALL SELECT CAST(? AS BINARY), CAST(? AS CHAR), CAST(? AS CHAR), ?, CAST(? AS CHAR), CAST(? AS CHAR), CAST(? AS CHAR), ?, CAST(? AS CHAR), CAST(? AS CHAR), CAST(? AS BINARY), ?, COALESCE(CAST(? AS BINARY), UNCOMPRESS('')), CAST(? AS CHAR), CAST(? AS CHAR), ?, CAST(? AS CHAR), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, CAST(? AS CHAR), UTC_TIMESTAMP(6) FROM DUAL WHERE @@in_transaction = 1
@@ -162,63 +170,23 @@ INSERT INTO `outbox_key` (lane, last_seq, first_seq, last_id, used_at) SELECT c1
 -- keys
 SELECT k.lane FROM `outbox_key` k WHERE k.lane > ? ORDER BY k.lane LIMIT ?
 
+-- lane_page
+SELECT e.open_lane, COALESCE(e.key_seq, 0), e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`)
+WHERE e.open_lane > ? ORDER BY e.open_lane, e.key_seq LIMIT ?
+
 -- lane_rows
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, OCTET_LENGTH(e.payload),
-			CASE WHEN e.status <> 3 AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.key_seq, 0), OCTET_LENGTH(e.payload),
+  CASE WHEN e.status <> 3 AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END, CASE WHEN e.status = 3 THEN 1 ELSE 0 END
 FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane = ? ORDER BY e.key_seq LIMIT ?
 
--- list events by id
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM (SELECT e.id FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id >= ? AND e.id <= ? AND e.id > ? ORDER BY e.id LIMIT ?) l JOIN `outbox_event` e ON e.id = l.id WHERE e.status IN (0,1) AND CAST(e.event_type AS BINARY) = ? AND CAST(e.tenant_id AS BINARY) = ? AND CAST(e.partition_key AS BINARY) = ? AND CAST(e.aggregate_type AS BINARY) = ? AND CAST(e.aggregate_id AS BINARY) = ? AND CAST(e.last_error_code AS BINARY) = ? AND CAST(e.error_group AS BINARY) = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY l.id LIMIT ?
-
--- list events by id, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id >= ? AND e.id < ? ORDER BY e.id DESC LIMIT ?
-
--- list events dead
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM (SELECT e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_dead`) WHERE e.dead = 1 AND e.id > ? ORDER BY e.id LIMIT ?) l JOIN `outbox_event` e ON e.id = l.id WHERE CAST(e.event_type AS BINARY) = ? AND CAST(e.tenant_id AS BINARY) = ? AND CAST(e.partition_key AS BINARY) = ? AND CAST(e.aggregate_type AS BINARY) = ? AND CAST(e.aggregate_id AS BINARY) = ? AND CAST(e.last_error_code AS BINARY) = ? AND CAST(e.error_group AS BINARY) = ? AND e.created_at >= ? AND e.created_at < ? AND e.lane IS NULL ORDER BY l.id LIMIT ?
-
--- list events dead, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_event` e FORCE INDEX (`outbox_event_dead`) WHERE e.dead = 1 AND e.id < ? ORDER BY e.id DESC LIMIT ?
-
--- list events of a key
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM (SELECT e.key_seq, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane = ? AND e.key_seq > ? AND e.key_seq < ? AND e.key_seq > ? ORDER BY e.key_seq LIMIT ?) l JOIN `outbox_event` e ON e.id = l.id WHERE e.status IN (0) AND CAST(e.event_type AS BINARY) = ? AND CAST(e.tenant_id AS BINARY) = ? AND CAST(e.partition_key AS BINARY) = ? AND CAST(e.aggregate_type AS BINARY) = ? AND CAST(e.aggregate_id AS BINARY) = ? AND CAST(e.last_error_code AS BINARY) = ? AND CAST(e.error_group AS BINARY) = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY l.key_seq LIMIT ?
-
--- list events of a key, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane = ? AND e.key_seq < ? ORDER BY e.key_seq DESC LIMIT ?
-
--- list events of keys
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM (SELECT e.lane, e.key_seq, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NOT NULL AND e.key_seq > ? AND e.key_seq < ? AND (e.open_lane > ? OR e.open_lane = ? AND e.key_seq > ?) ORDER BY e.open_lane, e.key_seq LIMIT ?) l JOIN `outbox_event` e ON e.id = l.id WHERE e.status IN (0) AND CAST(e.event_type AS BINARY) = ? AND CAST(e.tenant_id AS BINARY) = ? AND CAST(e.partition_key AS BINARY) = ? AND CAST(e.aggregate_type AS BINARY) = ? AND CAST(e.aggregate_id AS BINARY) = ? AND CAST(e.last_error_code AS BINARY) = ? AND CAST(e.error_group AS BINARY) = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY l.lane, l.key_seq LIMIT ?
-
--- list events of keys, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NOT NULL AND (e.open_lane < ? OR e.open_lane = ? AND e.key_seq < ?) ORDER BY e.open_lane DESC, e.key_seq DESC LIMIT ?
-
--- list events open
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM (SELECT e.topic, e.available_at, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic IS NOT NULL AND (e.ready_topic > ? OR e.ready_topic = ? AND e.available_at > ? OR e.ready_topic = ? AND e.available_at = ? AND e.id > ?) ORDER BY e.ready_topic, e.available_at, e.id LIMIT ?) l JOIN `outbox_event` e ON e.id = l.id WHERE e.status IN (0) AND CAST(e.event_type AS BINARY) = ? AND CAST(e.tenant_id AS BINARY) = ? AND CAST(e.partition_key AS BINARY) = ? AND CAST(e.aggregate_type AS BINARY) = ? AND CAST(e.aggregate_id AS BINARY) = ? AND CAST(e.last_error_code AS BINARY) = ? AND CAST(e.error_group AS BINARY) = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY l.topic, l.available_at, l.id LIMIT ?
-
--- list events open of a topic
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM (SELECT e.available_at, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic = ? AND (e.available_at > ? OR e.available_at = ? AND e.id > ?) ORDER BY e.available_at, e.id LIMIT ?) l JOIN `outbox_event` e ON e.id = l.id WHERE e.status IN (0) AND CAST(e.event_type AS BINARY) = ? AND CAST(e.tenant_id AS BINARY) = ? AND CAST(e.partition_key AS BINARY) = ? AND CAST(e.aggregate_type AS BINARY) = ? AND CAST(e.aggregate_id AS BINARY) = ? AND CAST(e.last_error_code AS BINARY) = ? AND CAST(e.error_group AS BINARY) = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY l.available_at, l.id LIMIT ?
-
--- list events open of a topic, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic = ? AND (e.available_at < ? OR e.available_at = ? AND e.id < ?) ORDER BY e.available_at DESC, e.id DESC LIMIT ?
-
--- list events open, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.lease_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.done_at), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic IS NOT NULL AND (e.ready_topic < ? OR e.ready_topic = ? AND e.available_at < ? OR e.ready_topic = ? AND e.available_at = ? AND e.id < ?) ORDER BY e.ready_topic DESC, e.available_at DESC, e.id DESC LIMIT ?
-
--- list events, last
-SELECT e.id, e.topic, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.available_at), e.lane, COALESCE(e.key_seq,0) FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id >= ? ORDER BY e.id LIMIT 2 OFFSET ?
+-- leave
+UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lane = NULL WHERE id IN ({ids})
 
 -- list_dead
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at)
 FROM `outbox_event` e FORCE INDEX (`outbox_event_dead`) WHERE e.dead = 1 AND e.id > ? AND (? = '' OR CAST(e.topic AS BINARY) = ?) AND (? = '' OR
   CAST(e.event_type AS BINARY) = ?)
   AND (? = '' OR CAST(e.tenant_id AS BINARY) = ?) ORDER BY e.id LIMIT ?
-
--- live_page
-SELECT e.open_lane, e.key_seq, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.status <> 3 AND e.open_lane > ? ORDER BY e.open_lane, e.key_seq LIMIT ?
-
--- live_rows
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, OCTET_LENGTH(e.payload),
-			CASE WHEN e.status <> 3 AND e.available_at <= UTC_TIMESTAMP(6) AND (e.lease_until IS NULL OR e.lease_until <= UTC_TIMESTAMP(6) OR e.lease_until > UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) THEN 1 ELSE 0 END
-FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.status <> 3 AND e.open_lane = ? ORDER BY e.key_seq LIMIT ?
 
 -- lock
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.occurred_at), e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',e.created_at), (SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), CASE WHEN e.lease_until <= UTC_TIMESTAMP(6) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END
@@ -232,9 +200,6 @@ SELECT e.id FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id IN ({ids}) AN
 
 -- next_topic
 SELECT e.ready_topic FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic > ? ORDER BY e.ready_topic LIMIT 1
-
--- open_page
-SELECT e.open_lane, e.key_seq, e.id FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane > ? ORDER BY e.open_lane, e.key_seq LIMIT ?
 
 -- pause: clock
 SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
@@ -251,32 +216,6 @@ FROM `outbox_pause` WHERE target NOT LIKE 'rate:%' AND (ends_at IS NULL OR ends_
 -- pause: resume
 DELETE FROM `outbox_pause` WHERE target = ? AND (ends_at IS NULL OR ends_at > UTC_TIMESTAMP(6))
 
--- plan: change
-UPDATE `outbox_plan` SET state = ?, body = ?, version = version + 1, updated_at = UTC_TIMESTAMP(6), worker_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id = ? AND version = ?
-
--- plan: copies
-SELECT a.row_id, n.status, n.attempts FROM `outbox_audit` a JOIN `outbox_event` n ON n.id = a.new_id
-WHERE a.action = 'redrive' AND a.row_id IN ({ids})
-
--- plan: forget
-DELETE FROM `outbox_plan` WHERE state IN ('done', 'cancelled') AND updated_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
-
--- plan: insert
-INSERT INTO `outbox_plan` (id, state, version, body, ids, created_at, updated_at) VALUES (?, ?, 1, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))
-
--- plan: list
-SELECT id, state, version, body, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',worker_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_plan` ORDER BY created_at DESC, id LIMIT ?
-
--- plan: outcomes
-SELECT e.id, e.status, e.attempts FROM `outbox_event` e WHERE NOT EXISTS (SELECT 1 FROM `outbox_audit` a
-  WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id IN ({ids})
-
--- plan: read
-SELECT id, state, version, body, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',worker_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)), ids FROM `outbox_plan` WHERE id = ?
-
--- plan: times
-SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',worker_until), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)) FROM `outbox_plan` WHERE id = ?
-
 -- rate: rates
 SELECT target, COALESCE(per_second, 0), COALESCE(in_flight, 0), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',paused_at), actor, reason
 FROM `outbox_pause` WHERE target LIKE 'rate:%' ORDER BY target LIMIT 1000
@@ -288,12 +227,6 @@ DELETE FROM `outbox_pause` WHERE target = ?
 INSERT INTO `outbox_pause` (target, paused_at, per_second, in_flight, actor, reason)
 VALUES (?, UTC_TIMESTAMP(6), ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE paused_at = VALUES(paused_at), per_second = VALUES(per_second), in_flight = VALUES(in_flight), actor = VALUES(actor), reason = VALUES(reason)
-
--- read audit
-SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',a.at), a.action, a.actor, a.reason, a.new_id FROM `outbox_audit` a WHERE a.row_id = ? ORDER BY a.id LIMIT 100
-
--- read content
-SELECT e.payload, COALESCE(e.content_type,''), e.headers FROM `outbox_event` e FORCE INDEX (PRIMARY) WHERE e.id = ?
 
 -- redrive
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET status = 2, attempts = 0, lost_claims = 0, claim_no = 0,
@@ -314,8 +247,10 @@ ON DUPLICATE KEY UPDATE seen_at = VALUES(seen_at), started_at = VALUES(started_a
 DELETE FROM `outbox_relay` WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
 
 -- relay: pending_topics
-SELECT DISTINCT x.topic FROM (SELECT e.topic FROM `outbox_event` e FORCE INDEX (`outbox_event_work`)
-  WHERE e.status <> 3 AND e.open_lane IS NOT NULL ORDER BY e.open_lane LIMIT ?) x
+SELECT x.topic FROM (SELECT e.topic AS topic, e.status AS status
+  FROM `outbox_event` e FORCE INDEX (`outbox_event_work`) WHERE e.open_lane >= ? AND e.open_lane <= ?
+  ORDER BY e.open_lane, e.key_seq LIMIT 100) x
+WHERE x.status <> 3 LIMIT 1
 
 -- relay: relays
 SELECT node, host, pid, program, version, all_topics, topics, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',started_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',seen_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',claimed_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',published_at), state, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
@@ -330,15 +265,12 @@ UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lease_until = NULL WHERE id IN (
 -- renew
 UPDATE `outbox_event` FORCE INDEX (PRIMARY) SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE id IN ({ids})
 
--- replay
-INSERT INTO `outbox_event` (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of, status, claimed_by, done_at)
-SELECT ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ?, payload, content_type, CASE WHEN key_seq IS NULL THEN headers ELSE CASE WHEN headers IS NULL OR JSON_TYPE(headers) = 'OBJECT' THEN JSON_INSERT(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS CHAR)) ELSE headers END END, occurred_at, id, CASE WHEN status = 1 AND claimed_by = 'log' THEN 1 ELSE 0 END, CASE WHEN status = 1 AND claimed_by = 'log' THEN 'log' END, CASE WHEN status = 1 AND claimed_by = 'log' THEN UTC_TIMESTAMP(6) END FROM `outbox_event` WHERE id = ?
-
 -- reset_keys
 UPDATE `outbox_key` SET last_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), first_seq = GREATEST(last_seq, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))), last_id = NULL, prev_id = NULL WHERE lane <> X'00000000000000000000000000000000'
 
 -- retry
-UPDATE `outbox_event` SET status = 2, attempts = attempts + 1, available_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, lease_until = NULL,
+UPDATE `outbox_event` SET failures = RIGHT(CONCAT(COALESCE(failures, ''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6)), ' ', attempts + 1, ?), 5100),
+	  status = 2, attempts = attempts + 1, available_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, lease_until = NULL,
 	  last_error_code = ?, last_error = ?, error_group = ?
 WHERE id = ?
 
@@ -370,7 +302,7 @@ SELECT x.event_type, x.status, COUNT(*) FROM (
     WHERE e.open_lane IS NULL AND e.key_seq IS NULL AND e.ready_topic IS NOT NULL ORDER BY e.ready_topic LIMIT ?) a
   UNION ALL
   SELECT * FROM (SELECT CAST(e.event_type AS BINARY) AS event_type, e.status AS status FROM `outbox_event` e FORCE INDEX (`outbox_event_work`)
-    WHERE e.status <> 3 AND e.open_lane IS NOT NULL ORDER BY e.open_lane LIMIT ?) b
+    WHERE e.open_lane IS NOT NULL ORDER BY e.open_lane LIMIT ?) b WHERE b.status <> 3
   UNION ALL
   SELECT * FROM (SELECT CAST(e.event_type AS BINARY) AS event_type, e.status AS status FROM `outbox_event` e FORCE INDEX (`outbox_event_dead`)
     WHERE e.dead = 1 LIMIT ?) c
@@ -388,7 +320,4 @@ DELETE FROM `outbox_key` WHERE lane = ?
 
 -- undo_next
 UPDATE `outbox_key` SET last_seq = last_seq - ?, last_id = ?, prev_id = NULL WHERE lane = ?
-
--- window: windows
-SELECT target, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',paused_at), actor, reason FROM `outbox_pause` WHERE target LIKE 'window:%' ORDER BY target LIMIT 1000
 

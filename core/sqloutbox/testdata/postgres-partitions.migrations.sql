@@ -4,7 +4,8 @@
 -- than a full one that was spread by its updates.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
 -- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
--- error: what marks a row done leaves it alone. causation_id is a copy of the header, which is made
+-- error: what marks a row done leaves it alone. failures has a line for each of the last
+-- refusals that counted. causation_id is a copy of the header, which is made
 -- by the database, so that no producer can forget it.
 CREATE TABLE IF NOT EXISTS "app"."outbox_event" (
     id                uuid        NOT NULL PRIMARY KEY,
@@ -37,7 +38,8 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_event" (
     replay_of         uuid,
     receipt           text,
     causation_id      text        COLLATE "C" GENERATED ALWAYS AS (NULLIF(left(headers ->> 'causation_id', 255), '')) STORED,
-    error_group       text        COLLATE "C"
+    error_group       text        COLLATE "C",
+    failures          text
 ) PARTITION BY RANGE (id);
 
 -- For ids of no time, or of one that has no partition.
@@ -67,7 +69,7 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_key" (
     used_at   timestamptz NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- Changes of rows by people.
+-- Changes of rows by people. detail is what an edit changed.
 CREATE TABLE IF NOT EXISTS "app"."outbox_audit" (
     id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -77,7 +79,8 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_audit" (
     row_id   uuid        NOT NULL,
     event_id text        COLLATE "C" NOT NULL,
     topic    text        COLLATE "C" NOT NULL,
-    new_id   uuid
+    new_id   uuid,
+    detail   text
 );
 CREATE INDEX IF NOT EXISTS "outbox_audit_row" ON "app"."outbox_audit" (row_id);
 
@@ -133,7 +136,25 @@ CREATE TABLE IF NOT EXISTS "app"."outbox_group" (
     updated_at  timestamptz NOT NULL
 );
 
+-- What relays did, in slots of five minutes, for seven days: part is the number of the slot, a colon
+-- and the topic. The row with an empty topic has the topics that have no row of their own, and what
+-- waited in all (NULL: nobody has counted). Relays add to it once a minute. Marks do not use it.
+CREATE TABLE IF NOT EXISTS "app"."outbox_history" (
+    part         text        COLLATE "C" NOT NULL PRIMARY KEY,
+    slot         timestamptz NOT NULL,
+    topic        text        COLLATE "C" NOT NULL,
+    published    bigint      NOT NULL,
+    refused      bigint      NOT NULL,
+    died         bigint      NOT NULL,
+    waiting      bigint,
+    dead         bigint,
+    blocked_keys bigint,
+    oldest       bigint,
+    more         smallint
+);
+
 -- down
+DROP TABLE IF EXISTS "app"."outbox_history";
 DROP TABLE IF EXISTS "app"."outbox_group";
 DROP TABLE IF EXISTS "app"."outbox_pause";
 DROP TABLE IF EXISTS "app"."outbox_plan";

@@ -1,6 +1,10 @@
+-- admin: seen
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, e.claim_no, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) ORDER BY e.id FOR UPDATE
+
 -- append
-INSERT INTO "app"."outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
-SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, $4::bytea, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' THEN jsonb_build_object('outbox_first_key_seq', key_seq::text) || COALESCE(headers, '{}') ELSE headers END, occurred_at, replay_of FROM "app"."outbox_event" WHERE id = $3::uuid
+INSERT INTO "app"."outbox_event" (id, key_seq, available_at, created_at, failures,
+  event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
+SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), failures, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, $4::bytea, payload, content_type, CASE WHEN headers IS NULL OR jsonb_typeof(headers) = 'object' THEN jsonb_build_object('outbox_first_key_seq', key_seq::text) || COALESCE(headers, '{}') ELSE headers END, occurred_at, replay_of FROM "app"."outbox_event" WHERE id = $3::uuid
 
 -- archivable
 SELECT e.id, CASE WHEN (e.status = 1 AND e.done_at < statement_timestamp() - $1::bigint * interval '1 microsecond' OR
@@ -36,15 +40,17 @@ WITH RECURSIVE topics AS (
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
 ), dead AS MATERIALIZED (
   SELECT e.lane FROM "app"."outbox_event" e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint
+), ready AS MATERIALIZED (
+  SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
+    e.available_at LIMIT $1::bigint
+), keyed AS MATERIALIZED (
+  SELECT e.status, e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL
+    ORDER BY e.lane, e.key_seq LIMIT $1::bigint
 ), pending AS MATERIALIZED (
-  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
-    e.available_at LIMIT $1::bigint)
-  UNION ALL
-  (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3
-    ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+  SELECT created_at FROM ready UNION ALL SELECT created_at FROM keyed WHERE status <> 3
 )
-SELECT (SELECT count(*) FROM pending),
-  (SELECT count(*) FROM dead), (SELECT count(DISTINCT lane) FROM dead),
+SELECT (SELECT count(*) FROM pending), (SELECT count(*) FROM dead), (SELECT count(DISTINCT lane) FROM dead),
+  greatest((SELECT count(*) FROM ready), (SELECT count(*) FROM keyed), (SELECT count(*) FROM dead)),
   (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint - CASE WHEN isfinite(p.first) THEN (extract(epoch from p.first)*1000000)::bigint END FROM (SELECT least((SELECT min(created_at) FROM pending), (SELECT
     min(f.created_at) FROM topics t
     CROSS JOIN LATERAL (SELECT e.created_at FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND
@@ -60,16 +66,16 @@ FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.cl
 
 -- claim_heads
 WITH RECURSIVE lanes AS (
-  (SELECT e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, 1 AS n, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AND COALESCE(e.tenant_id, '') <> ALL ($16::text[]) THEN (SELECT count(*) FROM (
-    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $17::bigint) r) ELSE 0 END AS total FROM "app"."outbox_event" e
-   WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3) AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  (SELECT e.id, e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, 1 AS n, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AND COALESCE(e.tenant_id, '') <> ALL ($15::text[]) THEN (SELECT count(*) FROM (
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $16::bigint) r) ELSE 0 END AS total FROM "app"."outbox_event" e
+   WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
+  SELECT h.id, h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
     FROM lanes
     l CROSS JOIN LATERAL (
-    SELECT e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AND COALESCE(e.tenant_id, '') <> ALL ($16::text[]) THEN (SELECT count(*) FROM (
-    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $17::bigint) r) ELSE 0 END AS found FROM "app"."outbox_event" e
-    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3) AND e.lane > CASE
+    SELECT e.id, e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AND COALESCE(e.tenant_id, '') <> ALL ($15::text[]) THEN (SELECT count(*) FROM (
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $16::bigint) r) ELSE 0 END AS found FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
         THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
       WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($11::text[])
@@ -78,15 +84,15 @@ WITH RECURSIVE lanes AS (
       ELSE l.lane END
     ORDER BY e.lane, e.key_seq LIMIT 1) h
   WHERE l.n < $10::bigint AND l.total < $3::bigint
-), heads AS MATERIALIZED (SELECT e.lane FROM lanes e WHERE e.ok AND COALESCE(e.tenant_id, '') <> ALL ($16::text[])
-    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($14::text[]))), cand AS MATERIALIZED (
+), heads AS MATERIALIZED (SELECT e.lane FROM lanes e WHERE e.ok AND COALESCE(e.tenant_id, '') <> ALL ($15::text[])
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($13::text[]))), cand AS MATERIALIZED (
   SELECT r.tid, r.id, h.lane, r.key_seq, r.size,
     bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
   FROM (SELECT lane FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
     SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok
-    FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $13::boolean OR e.status <> 3)
+    FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL
     ORDER BY e.lane, e.key_seq
-    LIMIT (SELECT greatest($17::bigint, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+    LIMIT (SELECT greatest($16::bigint, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
   SELECT tid, id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
     (ORDER BY lane, key_seq, id)
@@ -98,7 +104,7 @@ WITH RECURSIVE lanes AS (
   SELECT tid FROM (SELECT p.tid,
     bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.tid = p.tid) r WHERE ok
-), taken AS (UPDATE "app"."outbox_event" e SET claim_no = $15::bigint,
+), taken AS (UPDATE "app"."outbox_event" e SET claim_no = $14::bigint,
   lost_claims = abs(e.lost_claims) +
     CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
@@ -109,22 +115,23 @@ SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT '0
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
     WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
       THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
-  END, 0::bigint, 0::bigint
+  END, 0::bigint, (SELECT count(*) FROM lanes e WHERE e.status = 3 AND COALESCE(e.tenant_id, '') <> ALL ($15::text[])
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($13::text[])))
 
 -- claim_lane
 WITH lanes AS (
-  SELECT e.lane, e.topic, e.tenant_id, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok FROM "app"."outbox_event" e WHERE e.lane = $9::bytea
-    AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $10::boolean OR e.status <> 3)
+  SELECT e.lane, e.topic, e.tenant_id, e.status, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok FROM "app"."outbox_event" e WHERE e.lane = $9::bytea
+    AND e.status IN (0,2,3) AND e.lane IS NOT NULL
   ORDER BY e.lane, e.key_seq LIMIT 1
-), heads AS MATERIALIZED (SELECT e.lane FROM lanes e WHERE e.ok AND COALESCE(e.tenant_id, '') <> ALL ($13::text[])
-    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($11::text[]))), cand AS MATERIALIZED (
+), heads AS MATERIALIZED (SELECT e.lane FROM lanes e WHERE e.ok AND COALESCE(e.tenant_id, '') <> ALL ($12::text[])
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($10::text[]))), cand AS MATERIALIZED (
   SELECT r.tid, r.id, h.lane, r.key_seq, r.size,
     bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
   FROM (SELECT lane FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
     SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok
-    FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $10::boolean OR e.status <> 3)
+    FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL
     ORDER BY e.lane, e.key_seq
-    LIMIT (SELECT greatest($14::bigint, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+    LIMIT (SELECT greatest($13::bigint, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
 ), sized AS MATERIALIZED (
   SELECT tid, id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
     (ORDER BY lane, key_seq, id)
@@ -136,13 +143,15 @@ WITH lanes AS (
   SELECT tid FROM (SELECT p.tid,
     bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.tid = p.tid) r WHERE ok
-)
-UPDATE "app"."outbox_event" e SET claim_no = $12::bigint,
+), taken AS (UPDATE "app"."outbox_event" e SET claim_no = $11::bigint,
   lost_claims = abs(e.lost_claims) +
     CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.ctid = ANY (ARRAY(SELECT tid FROM take)) AND e.status IN (0,2)
-RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), COALESCE(CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, 0), NULL::bytea, 0::bigint, 0::bigint
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), COALESCE(CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, 0))
+SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, 0::bigint, NULL::bytea, 0::bigint,
+  1::bigint FROM lanes e WHERE e.status = 3 AND COALESCE(e.tenant_id, '') <> ALL ($12::text[])
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($10::text[]))
 
 -- claim_unordered
 WITH RECURSIVE all_topics AS (
@@ -232,18 +241,15 @@ WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) AND (SELECT set_config('lo
 -- done_delete
 DELETE FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0
 
--- done_for_replay
-SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
-  COALESCE(e.key_seq, 0), TRUE FROM "app"."outbox_event" e
-WHERE e.id = ANY ($1::uuid[]) AND e.status = 1 AND e.replay_of IS NULL ORDER BY e.id FOR UPDATE
-
 -- done_receipts
 UPDATE "app"."outbox_event" e SET status = 1, done_at = clock_timestamp(), lease_until = NULL,
 	  last_error_code = NULL, last_error = NULL, receipt = NULLIF(v.receipt, '')
 FROM unnest($1::uuid[], $2::text[]) v(id, receipt) WHERE e.id = v.id AND e.status IN (0,2,3) AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0
 
 -- failed
-UPDATE "app"."outbox_event" e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
+UPDATE "app"."outbox_event" e SET failures = CASE WHEN v.kind = 3 THEN e.failures ELSE
+    right(COALESCE(e.failures, '') || (extract(epoch from clock_timestamp())*1000000)::bigint::text || ' ' || (e.attempts + 1)::text || v.attempt, 5100) END,
+  status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN 3 ELSE e.status END,
   attempts = e.attempts + CASE WHEN v.kind = 3 THEN 0 ELSE 1 END,
   available_at = CASE WHEN v.kind = 2 THEN e.available_at ELSE clock_timestamp() + v.delay * interval
     '1 microsecond' END,
@@ -251,28 +257,34 @@ UPDATE "app"."outbox_event" e SET status = CASE v.kind WHEN 1 THEN 2 WHEN 2 THEN
   lease_until = NULL, last_error_code = NULLIF(v.code, ''), last_error = NULLIF(v.message, ''),
   error_group = NULLIF(v.grp, '')
 FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], $6::text[], $7::text[],
-  $8::boolean[], $9::text[]) v(id, claim_no, kind, delay, code, message, skip, grp)
+  $8::boolean[], $9::text[], $10::text[]) v(id, claim_no, kind, delay, code, message, skip, grp, attempt)
 WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 RETURNING e.id
-
--- group: forget
-DELETE FROM "app"."outbox_group" WHERE fingerprint = $1::text AND note = '' AND muted_until IS NULL
-
--- group: mute
-INSERT INTO "app"."outbox_group" (fingerprint, note, muted_until, actor, updated_at)
-VALUES ($1::text, $2::text, timestamptz 'epoch' + $3::bigint * interval '1 microsecond', $4::text, statement_timestamp())
-ON CONFLICT (fingerprint) DO UPDATE SET muted_until = excluded.muted_until, actor = excluded.actor, updated_at = excluded.updated_at
-
--- group: note
-INSERT INTO "app"."outbox_group" (fingerprint, note, muted_until, actor, updated_at)
-VALUES ($1::text, $2::text, timestamptz 'epoch' + $3::bigint * interval '1 microsecond', $4::text, statement_timestamp())
-ON CONFLICT (fingerprint) DO UPDATE SET note = excluded.note, actor = excluded.actor, updated_at = excluded.updated_at
-
--- group: notes
-SELECT fingerprint, note, CASE WHEN isfinite(muted_until) THEN (extract(epoch from muted_until)*1000000)::bigint END, actor, CASE WHEN isfinite(updated_at) THEN (extract(epoch from updated_at)*1000000)::bigint END
-FROM "app"."outbox_group" ORDER BY updated_at DESC, fingerprint LIMIT 1000
 
 -- held
 SELECT e.id FROM "app"."outbox_event" e, unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 ORDER BY e.id
+
+-- history: add 2
+INSERT INTO "app"."outbox_history" AS h (part, slot, topic, published, refused, died)
+SELECT floor(extract(epoch from statement_timestamp()) / 300)::bigint::text || ':' || v.topic, to_timestamp(floor(extract(epoch from statement_timestamp()) / 300)::bigint * 300), v.topic, v.published, v.refused, v.died
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) v(topic, published, refused, died)
+ON CONFLICT (part) DO UPDATE SET published = h.published + excluded.published, refused = h.refused + excluded.refused, died = h.died + excluded.died
+
+-- history: forget
+DELETE FROM "app"."outbox_history" WHERE part < (floor(extract(epoch from statement_timestamp()) / 300)::bigint - $1::bigint)::text || ':' AND
+  slot < (SELECT x.bound FROM (SELECT slot + interval '1 hour' AS bound FROM "app"."outbox_history" ORDER BY part LIMIT 1) x)
+
+-- history: open
+INSERT INTO "app"."outbox_history" (part, slot, topic, published, refused, died)
+SELECT floor(extract(epoch from statement_timestamp()) / 300)::bigint::text || ':' || '', to_timestamp(floor(extract(epoch from statement_timestamp()) / 300)::bigint * 300), '', 0, 0, 0 ON CONFLICT (part) DO NOTHING
+
+-- history: read
+SELECT CASE WHEN isfinite(slot) THEN (extract(epoch from slot)*1000000)::bigint END, SUM(published)::bigint, SUM(refused)::bigint, SUM(died)::bigint, MAX(waiting), MAX(dead), MAX(blocked_keys), MAX(oldest), MAX(more)
+FROM "app"."outbox_history" WHERE part >= (floor(extract(epoch from statement_timestamp()) / 300)::bigint - $1::bigint)::text || ':' AND ($2::text = '' OR topic = $2::text)
+GROUP BY slot ORDER BY slot LIMIT 2017
+
+-- history: set
+UPDATE "app"."outbox_history" SET waiting = $1::bigint, dead = $2::bigint, blocked_keys = $3::bigint, oldest = $4::bigint, more = $5::smallint
+WHERE part = floor(extract(epoch from statement_timestamp()) / 300)::bigint::text || ':' || ''
 
 -- insert 2 rows
 INSERT INTO "app"."outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) SELECT v.id, v.event_id, v.event_type, v.schema_version, v.topic, v.aggregate_type, v.aggregate_id, v.aggregate_version, v.tenant_id, v.partition_key, v.lane, v.back, v.payload, v.content_type, v.headers, CASE WHEN v.hot THEN $3::bigint ELSE 0 END, CASE WHEN v.hot THEN $1::text END, CASE WHEN v.hot THEN clock_timestamp() + $2::bigint * interval '1 microsecond' END, clock_timestamp() + v.delay * interval '1 microsecond', v.occurred_at, clock_timestamp() FROM (VALUES ($4::uuid, $5::text, $6::text, $7::integer, $8::text, $9::text, $10::text, $11::bigint, $12::text, $13::text, $14::bytea, $15::bigint, $16::bytea, $17::text, $18::jsonb, $19::boolean, $20::bigint, $21::timestamptz), ($22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)) v(id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, back, payload, content_type, headers, hot, delay, occurred_at)
@@ -311,44 +323,29 @@ ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id,
   used_at = excluded.used_at
 RETURNING last_seq
 
--- list events by id
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "app"."outbox_event" e WHERE e.id >= $1::uuid AND e.id <= $2::uuid AND e.id > $3::uuid ORDER BY e.id LIMIT $4::bigint) e WHERE e.status IN (0,1) AND e.event_type = $5::text AND e.tenant_id = $6::text AND e.partition_key = $7::text AND e.aggregate_type = $8::text AND e.aggregate_id = $9::text AND e.last_error_code = $10::text AND e.error_group = $11::text AND e.created_at >= $12::timestamptz AND e.created_at < $13::timestamptz ORDER BY e.id LIMIT $14::bigint
-
--- list events by id, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.id >= $1::uuid AND e.id < $2::uuid ORDER BY e.id DESC LIMIT $3::bigint
-
--- list events dead
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id > $1::uuid ORDER BY e.id LIMIT $2::bigint) e WHERE e.event_type = $3::text AND e.tenant_id = $4::text AND e.partition_key = $5::text AND e.aggregate_type = $6::text AND e.aggregate_id = $7::text AND e.last_error_code = $8::text AND e.error_group = $9::text AND e.created_at >= $10::timestamptz AND e.created_at < $11::timestamptz AND e.lane IS NULL ORDER BY e.id LIMIT $12::bigint
-
--- list events dead, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status = 3 AND e.id < $1::uuid ORDER BY e.id DESC LIMIT $2::bigint
-
--- list events of a key
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = $1::bytea AND e.key_seq > $2::bigint AND e.key_seq < $3::bigint AND e.key_seq > $4::bigint ORDER BY e.key_seq LIMIT $5::bigint) e WHERE e.status IN (0) AND e.event_type = $6::text AND e.tenant_id = $7::text AND e.partition_key = $8::text AND e.aggregate_type = $9::text AND e.aggregate_id = $10::text AND e.last_error_code = $11::text AND e.error_group = $12::text AND e.created_at >= $13::timestamptz AND e.created_at < $14::timestamptz ORDER BY e.key_seq LIMIT $15::bigint
-
--- list events of a key, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = $1::bytea AND e.key_seq < $2::bigint ORDER BY e.key_seq DESC LIMIT $3::bigint
-
--- list events of keys
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL AND e.key_seq > $1::bigint AND e.key_seq < $2::bigint AND (e.lane, e.key_seq) > ($3::bytea, $4::bigint) ORDER BY e.lane, e.key_seq LIMIT $5::bigint) e WHERE e.status IN (0) AND e.event_type = $6::text AND e.tenant_id = $7::text AND e.partition_key = $8::text AND e.aggregate_type = $9::text AND e.aggregate_id = $10::text AND e.last_error_code = $11::text AND e.error_group = $12::text AND e.created_at >= $13::timestamptz AND e.created_at < $14::timestamptz ORDER BY e.lane, e.key_seq LIMIT $15::bigint
-
--- list events of keys, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL AND (e.lane, e.key_seq) < ($1::bytea, $2::bigint) ORDER BY e.lane DESC, e.key_seq DESC LIMIT $3::bigint
-
--- list events open
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL AND (e.topic, e.available_at, e.id) > ($1::text, $2::timestamptz, $3::uuid) ORDER BY e.topic, e.available_at, e.id LIMIT $4::bigint) e WHERE e.status IN (0) AND e.event_type = $5::text AND e.tenant_id = $6::text AND e.partition_key = $7::text AND e.aggregate_type = $8::text AND e.aggregate_id = $9::text AND e.last_error_code = $10::text AND e.error_group = $11::text AND e.created_at >= $12::timestamptz AND e.created_at < $13::timestamptz ORDER BY e.topic, e.available_at, e.id LIMIT $14::bigint
-
--- list events open of a topic
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = $1::text AND (e.available_at, e.id) > ($2::timestamptz, $3::uuid) ORDER BY e.available_at, e.id LIMIT $4::bigint) e WHERE e.status IN (0) AND e.event_type = $5::text AND e.tenant_id = $6::text AND e.partition_key = $7::text AND e.aggregate_type = $8::text AND e.aggregate_id = $9::text AND e.last_error_code = $10::text AND e.error_group = $11::text AND e.created_at >= $12::timestamptz AND e.created_at < $13::timestamptz ORDER BY e.available_at, e.id LIMIT $14::bigint
-
--- list events open of a topic, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = $1::text AND (e.available_at, e.id) < ($2::timestamptz, $3::uuid) ORDER BY e.available_at DESC, e.id DESC LIMIT $4::bigint
-
--- list events open, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), CASE WHEN isfinite(e.lease_until) THEN (extract(epoch from e.lease_until)*1000000)::bigint END, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, CASE WHEN isfinite(e.done_at) THEN (extract(epoch from e.done_at)*1000000)::bigint END, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL AND (e.topic, e.available_at, e.id) < ($1::text, $2::timestamptz, $3::uuid) ORDER BY e.topic DESC, e.available_at DESC, e.id DESC LIMIT $4::bigint
-
--- list events, last
-SELECT e.id, e.topic, CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, e.lane, COALESCE(e.key_seq,0) FROM "app"."outbox_event" e WHERE e.id >= $1::uuid ORDER BY e.id LIMIT 2 OFFSET $2::bigint
+-- leave_keys
+WITH RECURSIVE lanes AS (
+  (SELECT e.id, e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 1 AS n, 0::bigint AS total FROM "app"."outbox_event" e
+   WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > $4::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  UNION ALL
+  SELECT h.id, h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
+    FROM lanes
+    l CROSS JOIN LATERAL (
+    SELECT e.id, e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 0::bigint AS found FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > CASE
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($7::text[])
+        THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($6::text[])
+        THEN (SELECT decode(p || '000000000000000000000000', 'hex') FROM unnest($6::text[]) p
+              WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
+      ELSE l.lane END
+    ORDER BY e.lane, e.key_seq LIMIT 1) h
+  WHERE l.n < $5::bigint 
+), dead AS MATERIALIZED (
+  SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT e.id FROM lanes e WHERE e.status = 3 AND COALESCE(e.tenant_id, '') <> ALL ($9::text[])
+    AND ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($8::text[])))) AND e.status = 3 ORDER BY e.id FOR UPDATE SKIP LOCKED
+)
+UPDATE "app"."outbox_event" e SET lane = NULL WHERE e.id = ANY (ARRAY(SELECT id FROM dead))
 
 -- list_dead
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, abs(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END
@@ -377,14 +374,14 @@ WITH RECURSIVE all_topics AS (
       COALESCE(e.tenant_id, '') <> ALL ($11::text[])
     ORDER BY e.available_at, e.id LIMIT 1000) c
 ), lanes AS (
-  (SELECT e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 1 AS n, 0::bigint AS total FROM "app"."outbox_event" e
-   WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $8::boolean OR e.status <> 3) AND e.lane > $4::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  (SELECT e.id, e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 1 AS n, 0::bigint AS total FROM "app"."outbox_event" e
+   WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > $4::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
   UNION ALL
-  SELECT h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
+  SELECT h.id, h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
     FROM lanes
     l CROSS JOIN LATERAL (
-    SELECT e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 0::bigint AS found FROM "app"."outbox_event" e
-    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND (NOT $8::boolean OR e.status <> 3) AND e.lane > CASE
+    SELECT e.id, e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond')) AS ok, 0::bigint AS found FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > CASE
       WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($7::text[])
         THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
       WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($6::text[])
@@ -394,9 +391,9 @@ WITH RECURSIVE all_topics AS (
     ORDER BY e.lane, e.key_seq LIMIT 1) h
   WHERE l.n < $5::bigint 
 ), ordered AS (
-  SELECT min(greatest(e.available_at, CASE WHEN (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond') THEN NULL ELSE e.lease_until END)) AS at
-  FROM lanes e
-  WHERE e.status <> 3 AND COALESCE(e.tenant_id, '') <> ALL ($11::text[])
+  SELECT min(CASE WHEN e.status = 3 THEN statement_timestamp()
+    ELSE greatest(e.available_at, CASE WHEN (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $1::bigint * interval '1 microsecond') THEN NULL ELSE e.lease_until END) END) AS at
+  FROM lanes e WHERE (e.status <> 3 OR $8::boolean) AND COALESCE(e.tenant_id, '') <> ALL ($11::text[])
     AND ($2::text[] IS NULL OR e.topic = ANY ($2::text[])) AND e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
 ) SELECT CASE WHEN isfinite(d.at) THEN (extract(epoch from d.at)*1000000)::bigint END - (extract(epoch from clock_timestamp())*1000000)::bigint FROM (SELECT least(u.at, o.at) AS at FROM unordered u, ordered o) d
 
@@ -415,32 +412,6 @@ FROM "app"."outbox_pause" WHERE target NOT LIKE 'rate:%' AND (ends_at IS NULL OR
 -- pause: resume
 DELETE FROM "app"."outbox_pause" WHERE target = $1::text AND (ends_at IS NULL OR ends_at > statement_timestamp())
 
--- plan: change
-UPDATE "app"."outbox_plan" SET state = $1::text, body = $2::text, version = version + 1, updated_at = statement_timestamp(), worker_until = statement_timestamp() + $3::bigint * interval '1 microsecond' WHERE id = $4::text AND version = $5::bigint
-
--- plan: copies
-SELECT a.row_id, n.status, n.attempts FROM "app"."outbox_audit" a JOIN "app"."outbox_event" n ON n.id = a.new_id
-WHERE a.action = 'redrive' AND a.row_id = ANY ($1::uuid[])
-
--- plan: forget
-DELETE FROM "app"."outbox_plan" WHERE state IN ('done', 'cancelled') AND updated_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
-
--- plan: insert
-INSERT INTO "app"."outbox_plan" (id, state, version, body, ids, created_at, updated_at) VALUES ($1::text, $2::text, 1, $3::text, $4::bytea, statement_timestamp(), statement_timestamp())
-
--- plan: list
-SELECT id, state, version, body, CASE WHEN isfinite(created_at) THEN (extract(epoch from created_at)*1000000)::bigint END, CASE WHEN isfinite(updated_at) THEN (extract(epoch from updated_at)*1000000)::bigint END, CASE WHEN isfinite(worker_until) THEN (extract(epoch from worker_until)*1000000)::bigint END, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_plan" ORDER BY created_at DESC, id LIMIT $1::bigint
-
--- plan: outcomes
-SELECT e.id, e.status, e.attempts FROM "app"."outbox_event" e WHERE NOT EXISTS (SELECT 1 FROM "app"."outbox_audit" a
-  WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id = ANY ($1::uuid[])
-
--- plan: read
-SELECT id, state, version, body, CASE WHEN isfinite(created_at) THEN (extract(epoch from created_at)*1000000)::bigint END, CASE WHEN isfinite(updated_at) THEN (extract(epoch from updated_at)*1000000)::bigint END, CASE WHEN isfinite(worker_until) THEN (extract(epoch from worker_until)*1000000)::bigint END, (extract(epoch from clock_timestamp())*1000000)::bigint, ids FROM "app"."outbox_plan" WHERE id = $1::text
-
--- plan: times
-SELECT CASE WHEN isfinite(updated_at) THEN (extract(epoch from updated_at)*1000000)::bigint END, CASE WHEN isfinite(worker_until) THEN (extract(epoch from worker_until)*1000000)::bigint END, (extract(epoch from clock_timestamp())*1000000)::bigint FROM "app"."outbox_plan" WHERE id = $1::text
-
 -- planner
 SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 
@@ -455,12 +426,6 @@ DELETE FROM "app"."outbox_pause" WHERE target = $1::text
 INSERT INTO "app"."outbox_pause" (target, paused_at, per_second, in_flight, actor, reason)
 VALUES ($1::text, statement_timestamp(), $2::double precision, $3::integer, $4::text, $5::text)
 ON CONFLICT (target) DO UPDATE SET (paused_at, per_second, in_flight, actor, reason) = (excluded.paused_at, excluded.per_second, excluded.in_flight, excluded.actor, excluded.reason)
-
--- read audit
-SELECT CASE WHEN isfinite(a.at) THEN (extract(epoch from a.at)*1000000)::bigint END, a.action, a.actor, a.reason, a.new_id FROM "app"."outbox_audit" a WHERE a.row_id = $1::uuid ORDER BY a.id LIMIT 100
-
--- read content
-SELECT e.payload, COALESCE(e.content_type,''), e.headers FROM "app"."outbox_event" e WHERE e.id = $1::uuid
 
 -- redrive
 WITH u AS (UPDATE "app"."outbox_event" e SET status = 2, attempts = 0, lost_claims = 0,
@@ -484,9 +449,19 @@ WITH RECURSIVE topics AS (
   UNION ALL
   SELECT n.topic FROM topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+), prefixes AS (
+  (SELECT substring(e.lane from 1 for 4) AS start, 1 AS n FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL ORDER BY e.lane, e.key_seq LIMIT 1)
+  UNION ALL
+  SELECT n.start, p.n + 1 FROM prefixes p CROSS JOIN LATERAL (
+    SELECT substring(e.lane from 1 for 4) AS start FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > p.start || '\xffffffffffffffffffffffff'::bytea
+    ORDER BY e.lane, e.key_seq LIMIT 1) n WHERE p.n < $1::bigint
 )
-SELECT topic FROM topics UNION SELECT k.topic FROM (SELECT e.topic FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND
-  e.lane IS NOT NULL AND e.status <> 3 ORDER BY e.lane, e.key_seq LIMIT $1::bigint) k
+SELECT topic FROM topics UNION SELECT k.topic FROM prefixes p CROSS JOIN LATERAL (
+  SELECT x.topic FROM (SELECT e.topic, e.status FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND
+    e.lane >= p.start AND e.lane <= p.start || '\xffffffffffffffffffffffff'::bytea
+    ORDER BY e.lane, e.key_seq LIMIT 100) x WHERE x.status <> 3 LIMIT 1) k
 
 -- relay: relays
 SELECT node, host, pid, program, version, all_topics, topics, CASE WHEN isfinite(started_at) THEN (extract(epoch from started_at)*1000000)::bigint END, CASE WHEN isfinite(seen_at) THEN (extract(epoch from seen_at)*1000000)::bigint END, CASE WHEN isfinite(claimed_at) THEN (extract(epoch from claimed_at)*1000000)::bigint END, CASE WHEN isfinite(published_at) THEN (extract(epoch from published_at)*1000000)::bigint END, state, (extract(epoch from clock_timestamp())*1000000)::bigint
@@ -503,10 +478,6 @@ FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.cl
 UPDATE "app"."outbox_event" e SET lease_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND e.claim_no = v.claim_no AND e.claimed_by = $1::text AND e.status IN (0,2) AND e.lease_until IS NOT NULL AND (SELECT set_config('lock_timeout', '100ms', true)) IS NOT NULL AND (SELECT count(*) FROM generate_series(1, least(cardinality($2::uuid[]), 1)) a, generate_series(1, least(cardinality($2::uuid[]), 1)) b) > 0 RETURNING e.id
 
--- replay
-INSERT INTO "app"."outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of, status, claimed_by, done_at)
-SELECT $1::uuid, $2::bigint, clock_timestamp(), clock_timestamp(), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, $4::bytea, payload, content_type, CASE WHEN key_seq IS NOT NULL AND (headers IS NULL OR jsonb_typeof(headers) = 'object') THEN jsonb_build_object('outbox_first_key_seq', key_seq::text) || COALESCE(headers, '{}') ELSE headers END, occurred_at, id, CASE WHEN status = 1 AND claimed_by = 'log' THEN 1 ELSE 0 END, CASE WHEN status = 1 AND claimed_by = 'log' THEN 'log' END, CASE WHEN status = 1 AND claimed_by = 'log' THEN statement_timestamp() END FROM "app"."outbox_event" WHERE id = $3::uuid
-
 -- reset_keys
 UPDATE "app"."outbox_key" k SET last_seq = greatest(k.last_seq, c.us), first_seq =
 	  greatest(k.last_seq, c.us), last_id = NULL, prev_id = NULL
@@ -517,15 +488,12 @@ SELECT x.event_type, x.status::bigint, count(*) FROM (
   (SELECT e.event_type, e.status FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL ORDER BY e.topic,
     e.available_at LIMIT $1::bigint)
   UNION ALL
-  (SELECT e.event_type, e.status FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3
-    ORDER BY e.lane, e.key_seq LIMIT $1::bigint)
+  SELECT * FROM (SELECT e.event_type, e.status FROM "app"."outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL
+    ORDER BY e.lane, e.key_seq LIMIT $1::bigint) k WHERE k.status <> 3
   UNION ALL
   (SELECT e.event_type, e.status FROM "app"."outbox_event" e WHERE e.status = 3 ORDER BY e.id LIMIT $1::bigint)
 ) x GROUP BY x.event_type, x.status
 
 -- unlocked
 SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND (SELECT count(*) FROM generate_series(1, least(cardinality($1::uuid[]), 1)) a, generate_series(1, least(cardinality($1::uuid[]), 1)) b) > 0 ORDER BY e.id FOR UPDATE SKIP LOCKED
-
--- window: windows
-SELECT target, CASE WHEN isfinite(paused_at) THEN (extract(epoch from paused_at)*1000000)::bigint END, actor, reason FROM "app"."outbox_pause" WHERE target LIKE 'window:%' ORDER BY target LIMIT 1000
 

@@ -2,7 +2,8 @@
 -- The outbox: one row is one event for one destination.
 -- status: 0 NEW, 1 DONE, 2 RETRY, 3 DEAD, 4 DISCARDED. A row is claimed while lease_until lies
 -- ahead. error_group is the fingerprint of the last failure, and means nothing in rows without an
--- error: what marks a row done leaves it alone. causation_id is a copy of the header, which is made
+-- error: what marks a row done leaves it alone. failures has a line for each of the last
+-- refusals that counted. causation_id is a copy of the header, which is made
 -- by the database, so that no producer can forget it. All times are microseconds since 1970 UTC.
 -- A column of SQLite takes values of every type. In those with a CHECK of their type, another one
 -- would stop the claims of other rows too, or keep its row for ever.
@@ -38,7 +39,8 @@ CREATE TABLE IF NOT EXISTS "outbox_event" (
     receipt           TEXT,
     causation_id      TEXT GENERATED ALWAYS AS (CASE WHEN json_valid(headers) THEN NULLIF(substr(json_extract(headers, '$.causation_id'), 1, 255), '') END) VIRTUAL,
     error_group       TEXT,
-    CHECK (lane IS NULL OR key_seq IS NOT NULL),
+    failures          TEXT,
+    CHECK (lane IS NULL OR key_seq IS NOT NULL AND typeof(lane) = 'blob' AND length(lane) = 16),
     CHECK (typeof(topic) = 'text'),
     CHECK (typeof(status) = 'integer' AND typeof(claim_no) = 'integer' AND typeof(available_at) = 'integer'),
     CHECK (typeof(key_seq) IN ('integer', 'null') AND typeof(done_at) IN ('integer', 'null'))
@@ -66,7 +68,7 @@ CREATE TABLE IF NOT EXISTS "outbox_key" (
     used_at   INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Changes of rows by people.
+-- Changes of rows by people. detail is what an edit changed.
 CREATE TABLE IF NOT EXISTS "outbox_audit" (
     id       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     at       INTEGER NOT NULL,
@@ -76,7 +78,8 @@ CREATE TABLE IF NOT EXISTS "outbox_audit" (
     row_id   BLOB    NOT NULL,
     event_id TEXT    NOT NULL,
     topic    TEXT    NOT NULL,
-    new_id   BLOB
+    new_id   BLOB,
+    detail   TEXT
 );
 CREATE INDEX IF NOT EXISTS "outbox_audit_row" ON "outbox_audit" (row_id);
 
@@ -132,7 +135,25 @@ CREATE TABLE IF NOT EXISTS "outbox_group" (
     updated_at  INTEGER NOT NULL
 );
 
+-- What relays did, in slots of five minutes, for seven days: part is the number of the slot, a colon
+-- and the topic. The row with an empty topic has the topics that have no row of their own, and what
+-- waited in all (NULL: nobody has counted). Relays add to it once a minute. Marks do not use it.
+CREATE TABLE IF NOT EXISTS "outbox_history" (
+    part         TEXT    NOT NULL PRIMARY KEY,
+    slot         INTEGER NOT NULL,
+    topic        TEXT    NOT NULL,
+    published    INTEGER NOT NULL,
+    refused      INTEGER NOT NULL,
+    died         INTEGER NOT NULL,
+    waiting      INTEGER,
+    dead         INTEGER,
+    blocked_keys INTEGER,
+    oldest       INTEGER,
+    more         INTEGER
+);
+
 -- down
+DROP TABLE IF EXISTS "outbox_history";
 DROP TABLE IF EXISTS "outbox_group";
 DROP TABLE IF EXISTS "outbox_pause";
 DROP TABLE IF EXISTS "outbox_plan";

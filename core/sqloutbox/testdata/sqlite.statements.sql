@@ -1,6 +1,10 @@
+-- admin: seen
+SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, e.claim_no, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.id IN ({ids}) ORDER BY e.id
+
 -- append
-INSERT INTO "outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
-SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ?, payload, content_type, CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN json_insert(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS TEXT)) ELSE headers END, occurred_at, replay_of FROM "outbox_event" WHERE id = ?
+INSERT INTO "outbox_event" (id, key_seq, available_at, created_at, failures,
+	  event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of)
+SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), failures, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ?, payload, content_type, CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN json_insert(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS TEXT)) ELSE headers END, occurred_at, replay_of FROM "outbox_event" WHERE id = ?
 
 -- archivable
 SELECT e.id, CASE WHEN (e.status = 1 AND e.done_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? OR e.status = 4 AND e.done_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?) THEN LENGTH(e.payload) END FROM "outbox_event" e
@@ -45,16 +49,13 @@ SELECT k.lane FROM "outbox_key" k WHERE k.lane IN ({ids}) AND NOT EXISTS (SELECT
 -- collect_lock
 SELECT k.lane FROM "outbox_key" k WHERE k.lane IN ({ids}) AND k.used_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-? ORDER BY k.lane
 
--- count_blocked
-SELECT COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM "outbox_event" e WHERE e.status = 3 AND e.lane IS NOT NULL LIMIT ?) x
-
 -- count_dead
-SELECT COUNT(*) FROM (SELECT e.id FROM "outbox_event" e WHERE e.status = 3 LIMIT ?) x
+SELECT COUNT(*), COUNT(DISTINCT x.lane) FROM (SELECT e.lane FROM "outbox_event" e WHERE e.status = 3 LIMIT ?) x
 
--- count_open
-SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event"
-	  e
-  WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) x
+-- count_keyed
+SELECT COUNT(*), COUNT(x.pending), MIN(CASE WHEN x.pending = 1 THEN x.created_at END)
+  FROM (SELECT CASE WHEN e.status <> 3 THEN 1 END AS pending, e.created_at AS created_at
+    FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) x
 
 -- count_ready
 SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM "outbox_event"
@@ -62,7 +63,7 @@ SELECT COUNT(*), MIN(x.created_at) FROM (SELECT e.created_at AS created_at FROM 
   WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL ORDER BY e.topic LIMIT ?) x
 
 -- dead
-UPDATE "outbox_event" SET status = 3, attempts = attempts + 1, lease_until = NULL,
+UPDATE "outbox_event" SET failures = substr(COALESCE(failures, '') || (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) || ' ' || (attempts + 1) || ?, -5100), status = 3, attempts = attempts + 1, lease_until = NULL,
   lane = CASE WHEN ? = 1 THEN NULL ELSE lane END, last_error_code = ?, last_error = ?, error_group = ?
 WHERE id = ?
 
@@ -70,6 +71,10 @@ WHERE id = ?
 SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
   e.key_seq, CASE WHEN e.replay_of IS NULL THEN 0 ELSE 1 END FROM "outbox_event" e
 WHERE e.id IN ({ids}) AND e.status = 3 AND e.key_seq IS NOT NULL AND (? = 1 OR e.lane IS NULL) ORDER BY e.id
+
+-- dead_heads
+SELECT e.id FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status = 3 AND
+  e.lane IS NOT NULL ORDER BY e.id
 
 -- discard
 UPDATE "outbox_event" SET status = 4, claim_no = 0, claimed_by = NULL, lease_until = NULL, done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE id IN ({ids})
@@ -88,11 +93,6 @@ UPDATE "outbox_event" SET status = 1, done_at = (CAST(strftime('%s','now') AS IN
 -- done_delete
 DELETE FROM "outbox_event" WHERE id IN ({ids}) AND status IN (0,2,3)
 
--- done_for_replay
-SELECT e.id, e.event_id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''),
-  COALESCE(e.key_seq, 0), 1 FROM "outbox_event" e
-WHERE e.id IN ({ids}) AND e.status = 1 AND e.replay_of IS NULL ORDER BY e.id
-
 -- done_receipts
 UPDATE "outbox_event" SET receipt = CASE id{whens} ELSE receipt END, status = 1,
 	  done_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), lease_until = NULL,
@@ -104,28 +104,14 @@ SELECT e.id, CASE WHEN (e.status = 1 AND e.done_at < (CAST(strftime('%s','now') 
 -- first_created
 SELECT e.created_at FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? ORDER BY e.available_at, e.id LIMIT 1
 
--- group: forget
-DELETE FROM "outbox_group" WHERE fingerprint = ? AND note = '' AND muted_until IS NULL
-
--- group: mute
-INSERT INTO "outbox_group" (fingerprint, note, muted_until, actor, updated_at)
-VALUES (?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
-ON CONFLICT (fingerprint) DO UPDATE SET muted_until = excluded.muted_until, actor = excluded.actor, updated_at = excluded.updated_at
-
--- group: note
-INSERT INTO "outbox_group" (fingerprint, note, muted_until, actor, updated_at)
-VALUES (?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
-ON CONFLICT (fingerprint) DO UPDATE SET note = excluded.note, actor = excluded.actor, updated_at = excluded.updated_at
-
--- group: notes
-SELECT fingerprint, note, muted_until, actor, updated_at
-FROM "outbox_group" ORDER BY updated_at DESC, fingerprint LIMIT 1000
+-- first_lane
+SELECT e.lane FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT 1
 
 -- heads
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), LENGTH(e.payload), CASE WHEN e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
-			AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END,
-  CASE WHEN (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) OR e.lease_until < e.available_at THEN e.available_at ELSE e.lease_until END - (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), e.rowid
-FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2)
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), LENGTH(e.payload),
+  CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, CASE WHEN (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) OR e.lease_until < e.available_at THEN e.available_at ELSE e.lease_until END - (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000),
+  CASE WHEN e.status = 3 THEN 1 ELSE 0 END, e.rowid
+FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2,3)
 
 -- held
 SELECT e.id, e.claim_no FROM "outbox_event" e
@@ -134,6 +120,28 @@ WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_unt
 -- held_lock
 SELECT e.id, e.claim_no FROM "outbox_event" e
 WHERE e.id IN ({ids}) AND e.claimed_by = ? AND e.status IN (0,2) AND e.lease_until IS NOT NULL ORDER BY e.id
+
+-- history: add 2
+INSERT INTO "outbox_history" AS h (part, slot, topic, published, refused, died)
+VALUES ((CAST(strftime('%s','now') AS INTEGER)/300)||':'||?, (CAST(strftime('%s','now') AS INTEGER)/300)*300000000, ?, ?, ?, ?), ((CAST(strftime('%s','now') AS INTEGER)/300)||':'||?, (CAST(strftime('%s','now') AS INTEGER)/300)*300000000, ?, ?, ?, ?)
+ON CONFLICT (part) DO UPDATE SET published = h.published + excluded.published, refused = h.refused + excluded.refused, died = h.died + excluded.died
+
+-- history: forget
+DELETE FROM "outbox_history" WHERE part < ((CAST(strftime('%s','now') AS INTEGER)/300)-?)||':' AND
+  slot < (SELECT x.bound FROM (SELECT slot+3600000000 AS bound FROM "outbox_history" ORDER BY part LIMIT 1) x)
+
+-- history: open
+INSERT INTO "outbox_history" (part, slot, topic, published, refused, died)
+VALUES ((CAST(strftime('%s','now') AS INTEGER)/300)||':'||'', (CAST(strftime('%s','now') AS INTEGER)/300)*300000000, '', 0, 0, 0) ON CONFLICT (part) DO NOTHING
+
+-- history: read
+SELECT slot, SUM(published), SUM(refused), SUM(died), MAX(waiting), MAX(dead), MAX(blocked_keys), MAX(oldest), MAX(more)
+FROM "outbox_history" WHERE part >= ((CAST(strftime('%s','now') AS INTEGER)/300)-?)||':' AND (? = '' OR topic = ?)
+GROUP BY slot ORDER BY slot LIMIT 2017
+
+-- history: set
+UPDATE "outbox_history" SET waiting = ?, dead = ?, blocked_keys = ?, oldest = ?, more = ?
+WHERE part = (CAST(strftime('%s','now') AS INTEGER)/300)||':'||''
 
 -- insert 2
 INSERT INTO "outbox_event" (id, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, key_seq, payload, content_type, headers, claim_no, claimed_by, lease_until, available_at, occurred_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
@@ -162,63 +170,23 @@ INSERT INTO "outbox_key" (lane, last_seq, first_seq, last_id, used_at) VALUES (?
 -- keys
 SELECT k.lane FROM "outbox_key" k WHERE k.lane > ? ORDER BY k.lane LIMIT ?
 
+-- lane_page
+SELECT e.lane, COALESCE(e.key_seq, 0), e.id FROM "outbox_event" e
+WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
+
 -- lane_rows
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, LENGTH(e.payload),
-			CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, e.rowid
+SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), COALESCE(e.key_seq, 0), LENGTH(e.payload),
+  CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, CASE WHEN e.status = 3 THEN 1 ELSE 0 END, e.rowid
 FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = ? ORDER BY e.key_seq LIMIT ?
 
--- list events by id
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "outbox_event" e WHERE e.id >= ? AND e.id <= ? AND e.id > ? ORDER BY e.id LIMIT ?) e WHERE e.status IN (0,1) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.error_group = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.id LIMIT ?
-
--- list events by id, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.id >= ? AND e.id < ? ORDER BY e.id DESC LIMIT ?
-
--- list events dead
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? ORDER BY e.id LIMIT ?) e WHERE e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.error_group = ? AND e.created_at >= ? AND e.created_at < ? AND e.lane IS NULL ORDER BY e.id LIMIT ?
-
--- list events dead, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status = 3 AND e.id < ? ORDER BY e.id DESC LIMIT ?
-
--- list events of a key
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = ? AND e.key_seq > ? AND e.key_seq < ? AND e.key_seq > ? ORDER BY e.key_seq LIMIT ?) e WHERE e.status IN (0) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.error_group = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.key_seq LIMIT ?
-
--- list events of a key, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane = ? AND e.key_seq < ? ORDER BY e.key_seq DESC LIMIT ?
-
--- list events of keys
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL AND e.key_seq > ? AND e.key_seq < ? AND (e.lane, e.key_seq) > (?, ?) ORDER BY e.lane, e.key_seq LIMIT ?) e WHERE e.status IN (0) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.error_group = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.lane, e.key_seq LIMIT ?
-
--- list events of keys, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL AND (e.lane, e.key_seq) < (?, ?) ORDER BY e.lane DESC, e.key_seq DESC LIMIT ?
-
--- list events open
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL AND (e.topic, e.available_at, e.id) > (?, ?, ?) ORDER BY e.topic, e.available_at, e.id LIMIT ?) e WHERE e.status IN (0) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.error_group = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.topic, e.available_at, e.id LIMIT ?
-
--- list events open of a topic
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, e.tenant_id, e.partition_key, e.key_seq, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.lane, e.status, e.attempts, e.lost_claims, e.claimed_by, e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, e.last_error_code, e.last_error, e.receipt, e.error_group, e.causation_id, e.replay_of FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND (e.available_at, e.id) > (?, ?) ORDER BY e.available_at, e.id LIMIT ?) e WHERE e.status IN (0) AND e.event_type = ? AND e.tenant_id = ? AND e.partition_key = ? AND e.aggregate_type = ? AND e.aggregate_id = ? AND e.last_error_code = ? AND e.error_group = ? AND e.created_at >= ? AND e.created_at < ? ORDER BY e.available_at, e.id LIMIT ?
-
--- list events open of a topic, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = ? AND (e.available_at, e.id) < (?, ?) ORDER BY e.available_at DESC, e.id DESC LIMIT ?
-
--- list events open, newest
-SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), COALESCE(e.key_seq,0), COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, e.lane, e.status, e.attempts, ABS(e.lost_claims), COALESCE(e.claimed_by,''), e.lease_until, e.available_at, e.occurred_at, e.created_at, e.done_at, COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), COALESCE(e.receipt,''), COALESCE(e.error_group,''), COALESCE(e.causation_id,''), e.replay_of, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL AND (e.topic, e.available_at, e.id) < (?, ?, ?) ORDER BY e.topic DESC, e.available_at DESC, e.id DESC LIMIT ?
-
--- list events, last
-SELECT e.id, e.topic, e.available_at, e.lane, COALESCE(e.key_seq,0) FROM "outbox_event" e WHERE e.id >= ? ORDER BY e.id LIMIT 2 OFFSET ?
+-- leave
+UPDATE "outbox_event" SET lane = NULL WHERE id IN ({ids})
 
 -- list_dead
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), COALESCE(e.last_error_code,''), COALESCE(e.last_error,''), e.created_at
 FROM "outbox_event" e WHERE e.status = 3 AND e.id > ? AND (? = '' OR e.topic = ?) AND (? = '' OR
   e.event_type = ?)
   AND (? = '' OR e.tenant_id = ?) ORDER BY e.id LIMIT ?
-
--- live_page
-SELECT e.lane, e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
-
--- live_rows
-SELECT e.id, e.topic, COALESCE(e.tenant_id, ''), e.key_seq, LENGTH(e.payload),
-			CASE WHEN e.status <> 3 AND e.available_at <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND (e.lease_until IS NULL OR e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) OR e.lease_until > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?) THEN 1 ELSE 0 END, e.rowid
-FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane = ? ORDER BY e.key_seq LIMIT ?
 
 -- lock
 SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, e.occurred_at, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, e.created_at, (SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), CASE WHEN e.lease_until <= (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) AND e.claimed_by <> ? AND e.lost_claims < 3 THEN 1 ELSE 0 END, e.rowid
@@ -232,9 +200,6 @@ SELECT e.id FROM "outbox_event" e WHERE e.id IN ({ids}) AND e.status IN (0,2,3) 
 
 -- next_topic
 SELECT e.topic FROM "outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > ? ORDER BY e.topic LIMIT 1
-
--- open_page
-SELECT e.lane, e.key_seq, e.id FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > ? ORDER BY e.lane, e.key_seq LIMIT ?
 
 -- pause: clock
 SELECT (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
@@ -251,32 +216,6 @@ FROM "outbox_pause" WHERE target NOT LIKE 'rate:%' AND (ends_at IS NULL OR ends_
 -- pause: resume
 DELETE FROM "outbox_pause" WHERE target = ? AND (ends_at IS NULL OR ends_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
 
--- plan: change
-UPDATE "outbox_plan" SET state = ?, body = ?, version = version + 1, updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), worker_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id = ? AND version = ?
-
--- plan: copies
-SELECT a.row_id, n.status, n.attempts FROM "outbox_audit" a JOIN "outbox_event" n ON n.id = a.new_id
-WHERE a.action = 'redrive' AND a.row_id IN ({ids})
-
--- plan: forget
-DELETE FROM "outbox_plan" WHERE state IN ('done', 'cancelled') AND updated_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?
-
--- plan: insert
-INSERT INTO "outbox_plan" (id, state, version, body, ids, created_at, updated_at) VALUES (?, ?, 1, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
-
--- plan: list
-SELECT id, state, version, body, created_at, updated_at, worker_until, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_plan" ORDER BY created_at DESC, id LIMIT ?
-
--- plan: outcomes
-SELECT e.id, e.status, e.attempts FROM "outbox_event" e WHERE NOT EXISTS (SELECT 1 FROM "outbox_audit" a
-  WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id IN ({ids})
-
--- plan: read
-SELECT id, state, version, body, created_at, updated_at, worker_until, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ids FROM "outbox_plan" WHERE id = ?
-
--- plan: times
-SELECT updated_at, worker_until, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM "outbox_plan" WHERE id = ?
-
 -- rate: rates
 SELECT target, COALESCE(per_second, 0), COALESCE(in_flight, 0), paused_at, actor, reason
 FROM "outbox_pause" WHERE target LIKE 'rate:%' ORDER BY target LIMIT 1000
@@ -288,12 +227,6 @@ DELETE FROM "outbox_pause" WHERE target = ?
 INSERT INTO "outbox_pause" (target, paused_at, per_second, in_flight, actor, reason)
 VALUES (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, ?, ?)
 ON CONFLICT (target) DO UPDATE SET (paused_at, per_second, in_flight, actor, reason) = (excluded.paused_at, excluded.per_second, excluded.in_flight, excluded.actor, excluded.reason)
-
--- read audit
-SELECT a.at, a.action, a.actor, a.reason, a.new_id FROM "outbox_audit" a WHERE a.row_id = ? ORDER BY a.id LIMIT 100
-
--- read content
-SELECT e.payload, COALESCE(e.content_type,''), e.headers FROM "outbox_event" e WHERE e.id = ?
 
 -- redrive
 UPDATE "outbox_event" SET status = 2, attempts = 0, lost_claims = 0, claim_no = 0,
@@ -314,8 +247,10 @@ ON CONFLICT (node) DO UPDATE SET (seen_at, started_at, claimed_at, published_at,
 DELETE FROM "outbox_relay" WHERE seen_at < (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)-?
 
 -- relay: pending_topics
-SELECT DISTINCT x.topic FROM (SELECT e.topic FROM "outbox_event" e
-  WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) x
+SELECT x.topic FROM (SELECT e.topic AS topic, e.status AS status
+  FROM "outbox_event" e WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane >= ? AND e.lane <= ?
+  ORDER BY e.lane, e.key_seq LIMIT 100) x
+WHERE x.status <> 3 LIMIT 1
 
 -- relay: relays
 SELECT node, host, pid, program, version, all_topics, topics, started_at, seen_at, claimed_at, published_at, state, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
@@ -330,15 +265,12 @@ UPDATE "outbox_event" SET lease_until = NULL WHERE id IN ({ids})
 -- renew
 UPDATE "outbox_event" SET lease_until = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+? WHERE id IN ({ids})
 
--- replay
-INSERT INTO "outbox_event" (id, key_seq, available_at, created_at, event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of, status, claimed_by, done_at)
-SELECT ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, tenant_id, partition_key, ?, payload, content_type, CASE WHEN key_seq IS NULL THEN headers ELSE CASE WHEN headers IS NULL OR json_valid(headers) AND json_type(headers) = 'object' THEN json_insert(COALESCE(headers, '{}'), '$.outbox_first_key_seq', CAST(key_seq AS TEXT)) ELSE headers END END, occurred_at, id, CASE WHEN status = 1 AND claimed_by = 'log' THEN 1 ELSE 0 END, CASE WHEN status = 1 AND claimed_by = 'log' THEN 'log' END, CASE WHEN status = 1 AND claimed_by = 'log' THEN (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) END FROM "outbox_event" WHERE id = ?
-
 -- reset_keys
 UPDATE "outbox_key" SET last_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), first_seq = MAX(last_seq, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)), last_id = NULL, prev_id = NULL WHERE lane <> X'00000000000000000000000000000000'
 
 -- retry
-UPDATE "outbox_event" SET status = 2, attempts = attempts + 1, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, lease_until = NULL,
+UPDATE "outbox_event" SET failures = substr(COALESCE(failures, '') || (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) || ' ' || (attempts + 1) || ?, -5100),
+	  status = 2, attempts = attempts + 1, available_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)+?, lease_until = NULL,
 	  last_error_code = ?, last_error = ?, error_group = ?
 WHERE id = ?
 
@@ -370,7 +302,7 @@ SELECT x.event_type, x.status, COUNT(*) FROM (
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic IS NOT NULL ORDER BY e.topic LIMIT ?) a
   UNION ALL
   SELECT * FROM (SELECT e.event_type AS event_type, e.status AS status FROM "outbox_event" e
-    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.status <> 3 AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) b
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane IS NOT NULL ORDER BY e.lane LIMIT ?) b WHERE b.status <> 3
   UNION ALL
   SELECT * FROM (SELECT e.event_type AS event_type, e.status AS status FROM "outbox_event" e
     WHERE e.status = 3 LIMIT ?) c
@@ -388,7 +320,4 @@ DELETE FROM "outbox_key" WHERE lane = ?
 
 -- undo_next
 UPDATE "outbox_key" SET last_seq = last_seq - ?, last_id = ?, prev_id = NULL WHERE lane = ?
-
--- window: windows
-SELECT target, paused_at, actor, reason FROM "outbox_pause" WHERE target LIKE 'window:%' ORDER BY target LIMIT 1000
 

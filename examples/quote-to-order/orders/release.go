@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/examples/quote-to-order/broker"
 	"github.com/ormoutbox/ormoutbox/inbox"
 )
@@ -16,7 +17,7 @@ const Releaser = Consumer + ".release"
 
 // releaser delivers parked messages again.
 type releaser struct {
-	in     *inbox.Inbox
+	in     *coreinbox.Inbox
 	kafka  broker.Kafka
 	parked message.Publisher
 }
@@ -39,7 +40,7 @@ func (l releaser) release(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer from.Close()
-	released, err := l.in.Release(r.Context(), inbox.ReleaseRequest{
+	released, err := inbox.Release(r.Context(), l.in, inbox.ReleaseRequest{
 		From: from, Topic: l.kafka.Topic(Poison), To: l.parked, Actor: request.Actor, Reason: request.Reason,
 		Idle: 5 * time.Second, // a group takes up to 3 s to form
 	})

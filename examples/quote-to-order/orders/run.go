@@ -23,10 +23,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/once"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/examples/quote-to-order/broker"
@@ -106,10 +109,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		// Both events have one topic, because order is kept within a topic.
 		Routes:     map[string][]string{"OrderCaptured": {topic}, "OrderCompleted": {topic}},
 		AutoCreate: true,
-		ClaimLease: lease,
-		Breaker:    core.BreakerPolicy{MaxProbeInterval: time.Second}, // a system that is down is tried every second
-		Wake:       core.WakePolicy{Listen: pgxoutbox.Listen(conn, sqloutbox.WakeChannel(""))},
-		Logger:     cfg.Logger, Observer: metrics.Outbox(),
+		Relay: relay.Config{
+			ClaimLease: lease,
+			Breaker: relay.BreakerPolicy{
+				MaxProbeInterval: time.Second,
+			}, // a system that is down is tried every second
+		},
+		Wake:   core.WakePolicy{Listen: pgxoutbox.Listen(conn, sqloutbox.WakeChannel(""))},
+		Logger: cfg.Logger, Observer: metrics.Outbox(),
 	})
 	if err != nil {
 		return err
@@ -128,14 +135,19 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Committed != nil {
 		router.AddMiddleware(afterCommit(cfg.Committed))
 	}
-	var in *inbox.Inbox
+	seen, err := sqlinbox.On(entoutbox.Transactor(client.Tx), sqlinbox.Config{AutoCreate: true})
+	if err != nil {
+		return err
+	}
+	in, err := coreinbox.New(coreinbox.Config{
+		Consumer: Consumer, Store: seen, Logger: cfg.Logger, Observer: metrics.Inbox(),
+		Retention: 30 * 24 * time.Hour, BrokerRetention: 7 * 24 * time.Hour,
+	})
+	if err != nil {
+		return err
+	}
 	parked := publisher.MessagePublisher(0)
-	router.AddMiddleware(inbox.Middleware(entoutbox.Transactor(client.Tx), Consumer,
-		inbox.CreateTables(), inbox.Poison(parked, cfg.Kafka.Topic(Poison)), inbox.Into(&in),
-		inbox.Configure(func(c *inbox.Config) {
-			c.Logger, c.Observer = cfg.Logger, metrics.Inbox()
-			c.Retention, c.BrokerRetention = 30*24*time.Hour, 7*24*time.Hour
-		})))
+	router.AddMiddleware(inbox.Wrap(in, inbox.Poison(parked, cfg.Kafka.Topic(Poison))))
 	for name, h := range map[string]struct {
 		topic string
 		fn    message.NoPublishHandlerFunc
@@ -155,7 +167,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	api.HandleFunc("POST /release", releaser{in, cfg.Kafka, parked}.release)
 	api.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	metrics.Watch(outbox)
-	metrics.WatchEffects(queue)
+	metrics.WatchInbox(in.Backlog)
+	metrics.WatchEffects(queue.Backlog)
 	server := &http.Server{Handler: api}
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return outbox.Run(ctx) })
@@ -188,7 +201,7 @@ func prepare(ctx context.Context, pool *sql.DB, client *ent.Client, outbox *ento
 	if err := errors.Join(client.Schema.Create(ctx), keys.Migrate(ctx), effects.Migrate(ctx)); err != nil {
 		return nil, nil, fmt.Errorf("create tables: %w", err)
 	}
-	commands, err := command.New(command.Config{Keys: once.Config{Store: keys}})
+	commands, err := command.New(once.Config{Store: keys})
 	if err != nil {
 		return nil, nil, err
 	}

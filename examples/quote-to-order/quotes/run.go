@@ -20,6 +20,8 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/examples/quote-to-order/broker"
@@ -104,10 +106,15 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	router.AddMiddleware(inbox.Middleware(gormoutbox.Transactor(db), Consumer,
-		inbox.CreateTables(),
-		inbox.Poison(publisher.MessagePublisher(0), cfg.Kafka.Topic(Poison)),
-		inbox.Configure(func(c *inbox.Config) { c.Logger = cfg.Logger })))
+	seen, err := sqlinbox.On(gormoutbox.Transactor(db), sqlinbox.Config{AutoCreate: true})
+	if err != nil {
+		return err
+	}
+	in, err := coreinbox.New(coreinbox.Config{Consumer: Consumer, Store: seen, Logger: cfg.Logger})
+	if err != nil {
+		return err
+	}
+	router.AddMiddleware(inbox.Wrap(in, inbox.Poison(publisher.MessagePublisher(0), cfg.Kafka.Topic(Poison))))
 	router.AddConsumerHandler(Handler, cfg.Kafka.Topic(contract.OrderEvents), subscriber, service.orderEvent)
 
 	handler, requests, err := newAPI(db, service, keys)

@@ -1,4 +1,4 @@
--- ARGV: owner, fence, and how many attempts count if that changes
+-- ARGV: owner, fence, and how many attempts count from now on
 if state == 'done' then
   return {'done'}
 end
@@ -7,10 +7,7 @@ if not mine then
 end
 if state == 'held' then
   redis.call('HDEL', key, 'until', 'taken')
-  redis.call('HSET', key, 'state', 'free')
-  if ARGV[3] then
-    redis.call('HSET', key, 'attempt', ARGV[3])
-  end
+  redis.call('HSET', key, 'state', 'free', 'attempt', ARGV[3])
   redis.call('PEXPIRE', key, ttl)
 end
 return {'ok'}

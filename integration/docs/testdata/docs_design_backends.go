@@ -5,10 +5,14 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 )
 
-type myTable struct{ core.Repository }
+type myTable struct {
+	core.Repository
+	ops.Store
+}
 
 func emptyTable(*testing.T) *myTable { return nil }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
 
-	"github.com/ormoutbox/ormoutbox/inbox"
+	coreinbox "github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
 var (
@@ -14,11 +14,13 @@ var (
 	db                     *gorm.DB
 	router                 *message.Router
 	publisher, deadLetters message.Publisher
+	outbox                 message.Publisher
 	subscriber             message.Subscriber
 	fromTheStart           message.Subscriber
 	handle                 message.HandlerFunc
-	in                     *inbox.Inbox
+	in                     *coreinbox.Inbox
 	brokers                []string
+	kafka                  coreinbox.Sender // a *franzbridge.Publisher
 )
 
 type Invoice struct{ Order string }

@@ -5,6 +5,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
@@ -16,5 +17,6 @@ var (
 	publisher *watermillbridge.OutboxPublisher
 	payload   []byte
 	id        string
+	store     *sqlinbox.Store
 	brokers   []string
 )

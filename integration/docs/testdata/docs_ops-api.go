@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/ormoutbox/ormoutbox/core/inbox"
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
@@ -11,4 +12,7 @@ var (
 	ctx context.Context
 	db  *sql.DB
 	api *ops.API
+
+	queue     inbox.Queue
+	publisher inbox.Sender
 )

@@ -8,6 +8,7 @@ import (
 	"database/sql"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/oteloutbox"
 )
 
@@ -18,4 +19,5 @@ var (
 	publisher core.Publisher
 	router    *message.Router
 	traces    *oteloutbox.Traces
+	store     *sqlinbox.Store
 )

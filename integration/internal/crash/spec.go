@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // Point is a place between two steps at which a child ends itself.
@@ -119,11 +120,13 @@ func (s Spec) timeout() time.Duration {
 // Config is the configuration of a relay with the timeouts of s.
 func (s Spec) Config(repo core.Repository, pub core.Publisher) core.Config {
 	cfg := Config(repo, pub, s.Name)
-	cfg.HotEvents = s.HotEvents
-	cfg.Retention = core.Retention{Keep: s.Keep, CleanupInterval: s.Keep / 2}
+	c := cfg.Relay.(relay.Config)
+	c.HotEvents = s.HotEvents
+	c.Retention = relay.Retention{Keep: s.Keep, CleanupInterval: s.Keep / 2}
 	if t := s.PublishTimeout; t != 0 {
-		cfg.PublishTimeout, cfg.HotLease, cfg.ClaimLease = t, 2*t, 3*t
+		c.PublishTimeout, c.HotLease, c.ClaimLease = t, 2*t, 3*t
 	}
+	cfg.Relay = c
 	return cfg
 }
 
@@ -131,20 +134,31 @@ func (s Spec) Config(repo core.Repository, pub core.Publisher) core.Config {
 func Config(repo core.Repository, pub core.Publisher, node string) core.Config {
 	return core.Config{
 		Repository: repo, Publisher: pub, Node: node,
-		Workers: workers, InFlight: inFlight,
-		MarkBatch: markBatch, MaxUnmarked: maxUnmarked, MarkDelay: 2 * time.Millisecond,
-		PublishTimeout: publishTimeout, LeaseMargin: 50 * time.Millisecond, HotLease: hotLease, ClaimLease: ClaimLease,
-		PollInterval: 20 * time.Millisecond, MaxPollInterval: 100 * time.Millisecond, ClaimBatch: 60, KeyRun: 20,
-		ColdEvents: coldEvents,
-		Retry: core.RetryPolicy{
-			BaseDelay: 5 * time.Millisecond, MaxDelay: 50 * time.Millisecond,
-			MaxAttempts: 50,
-		},
-		Breaker: core.BreakerPolicy{
-			ProbeInterval:    20 * time.Millisecond,
-			MaxProbeInterval: 100 * time.Millisecond,
-		},
-		ShutdownTimeout: 10 * time.Second,
-		MaxCrashes:      1000, // tests kill processes often, and no event is the cause
+		Relay: relay.Config{
+			Workers:         workers,
+			InFlight:        inFlight,
+			MarkBatch:       markBatch,
+			MaxUnmarked:     maxUnmarked,
+			MarkDelay:       2 * time.Millisecond,
+			PublishTimeout:  publishTimeout,
+			LeaseMargin:     50 * time.Millisecond,
+			HotLease:        hotLease,
+			ClaimLease:      ClaimLease,
+			PollInterval:    20 * time.Millisecond,
+			MaxPollInterval: 100 * time.Millisecond,
+			ClaimBatch:      60,
+			KeyRun:          20,
+			ColdEvents:      coldEvents,
+			Retry: relay.RetryPolicy{
+				BaseDelay: 5 * time.Millisecond, MaxDelay: 50 * time.Millisecond,
+				MaxAttempts: 50,
+			},
+			Breaker: relay.BreakerPolicy{
+				ProbeInterval:    20 * time.Millisecond,
+				MaxProbeInterval: 100 * time.Millisecond,
+			},
+			ShutdownTimeout: 10 * time.Second,
+			MaxCrashes:      1000, // tests kill processes often, and no event is the cause
+		}, // tests kill processes often, and no event is the cause
 	}
 }

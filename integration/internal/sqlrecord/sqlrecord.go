@@ -3,6 +3,7 @@
 package sqlrecord
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"sync"
@@ -44,6 +45,9 @@ func (r *Recorder) record(query string, args []driver.NamedValue) {
 	}
 	c := Call{Query: query}
 	for _, a := range args {
+		if b, ok := a.Value.([]byte); ok { // the caller may use it for something else afterwards
+			a.Value = bytes.Clone(b)
+		}
 		c.Args = append(c.Args, a.Value)
 	}
 	r.calls = append(r.calls, c)

@@ -119,6 +119,12 @@ func every() []string {
 	return among("postgres", "postgres18", "mariadb", "mysql", "sqlite")
 }
 
+// EveryServer is Every without SQLite, for tests that cut a server off.
+func EveryServer(t *testing.T, fn func(t *testing.T, db DB)) {
+	t.Helper()
+	each(t, slices.DeleteFunc(every(), func(name string) bool { return name == "sqlite" }), fn)
+}
+
 // MariaDBAndMySQL is Every for tests that run on these two alone.
 func MariaDBAndMySQL(t *testing.T, fn func(t *testing.T, db DB)) {
 	t.Helper()

@@ -1,6 +1,6 @@
 // Package wireproxy stands between a driver and its database and cuts the connection around a
-// COMMIT. It knows the protocols of PostgreSQL and MySQL only as far as it needs to find a COMMIT
-// that is sent as a simple statement, and the answer to it.
+// COMMIT, or all connections. It knows the protocols of PostgreSQL and MySQL only as far as it needs
+// to find a COMMIT that is sent as a simple statement, and the answer to it.
 package wireproxy
 
 import (
@@ -38,7 +38,7 @@ type Proxy struct {
 	next  Cut
 	cuts  int
 	conns map[net.Conn]bool
-	over  bool
+	over  bool // no connection is let through
 }
 
 // New opens a proxy in front of the server.
@@ -58,13 +58,19 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // Close ends all connections.
 func (p *Proxy) Close() {
 	_ = p.listener.Close()
-	p.mu.Lock()
-	p.over = true
-	for c := range p.conns {
-		_ = c.Close()
-	}
-	p.mu.Unlock()
+	p.Away(true)
 	p.wg.Wait()
+}
+
+// Away ends all connections and lets no new one through, until it is called with false.
+func (p *Proxy) Away(away bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over = away; away {
+		for c := range p.conns {
+			_ = c.Close()
+		}
+	}
 }
 
 // CutNext arms the proxy for the next COMMIT of any connection.

@@ -3,6 +3,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -16,6 +17,8 @@ import (
 type Link[C any] struct {
 	// Bridge is the name with which errors begin.
 	Bridge string
+	// Address is where Dial connects to, without a password.
+	Address string
 	// Dial connects. It calls functions of the user's configuration, so it may panic.
 	Dial func() (C, error)
 	// Broken reports whether a connection is of no more use. Nil: it mends itself.
@@ -23,6 +26,8 @@ type Link[C any] struct {
 	// HangUp closes a connection.
 	HangUp func(C) error
 	Logger *slog.Logger
+	// Wire dials for a client that connects again by itself. Optional.
+	Wire Wire
 
 	mu      sync.Mutex
 	conn    *C          // nil: not connected
@@ -30,6 +35,10 @@ type Link[C any] struct {
 	failed  error       // why the last attempt failed
 	closed  bool
 }
+
+// Waiter tells what a publish waits for that has no answer. The wrappers of a publisher have it, so
+// that decorators do not hide it.
+type Waiter interface{ WaitsFor() error }
 
 // attempt is one attempt to connect. All who need the connection meanwhile get its outcome.
 type attempt[C any] struct {
@@ -62,10 +71,40 @@ func (l *Link[C]) Connected(ctx context.Context) (none C, err error) {
 		return a.conn, a.err
 	case <-ctx.Done():
 	}
-	if failed != nil {
-		return none, core.Unavailable(fmt.Errorf("%w; the attempt before: %w", ctx.Err(), failed))
+	return none, core.Unavailable(fmt.Errorf("%w; %w", l.waits(failed), ctx.Err()))
+}
+
+// WaitsFor returns what a publish waits for that has no answer.
+func (l *Link[C]) WaitsFor() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil || l.opening != nil {
+		return l.waits(l.failed)
 	}
-	return none, core.Unavailable(fmt.Errorf("%s: connect: %w", l.Bridge, ctx.Err()))
+	return l.last(fmt.Errorf("%s: publish to %s: no answer yet", l.Bridge, l.Address))
+}
+
+// waits returns what Connected waits for, after an attempt that failed, or none.
+func (l *Link[C]) waits(failed error) error {
+	if failed != nil {
+		return fmt.Errorf("the attempt before: %w", failed)
+	}
+	return l.last(l.told(errNotYet))
+}
+
+var errNotYet = errors.New("no answer yet")
+
+// last adds what went wrong last.
+func (l *Link[C]) last(err error) error {
+	if failed := l.Wire.Failed(); failed != nil {
+		return fmt.Errorf("%w; the last failure of a connection: %w", err, failed)
+	}
+	return err
+}
+
+// told is an error of connecting.
+func (l *Link[C]) told(err error) error {
+	return fmt.Errorf("%s: connect to %s: %w", l.Bridge, l.Address, err)
 }
 
 // Last returns the last connection. It may have broken.
@@ -94,16 +133,19 @@ func (l *Link[C]) open(a *attempt[C]) {
 // its goroutine.
 func (l *Link[C]) panicked(v any) error {
 	p := core.NewPanicError(v)
-	err := fmt.Errorf("%s: connect: %w: %w", l.Bridge, watermillbridge.ErrPanic, p)
-	l.Logger.Error(l.Bridge+": connecting panicked", "err", err, "stack", string(p.Stack))
+	err := fmt.Errorf("%w: %w", watermillbridge.ErrPanic, p)
+	l.Logger.Error(l.Bridge+": connecting panicked", "error", err, "stack", string(p.Stack))
 	return err
 }
 
 // opened hands the outcome of an attempt to all who wait for it.
 func (l *Link[C]) opened(a *attempt[C]) {
 	l.mu.Lock()
-	if _, marked := core.ClassOf(a.err); !marked {
-		a.err = core.Unavailable(a.err)
+	if a.err != nil {
+		_, marked := core.ClassOf(a.err)
+		if a.err = l.told(a.err); !marked {
+			a.err = core.Unavailable(a.err)
+		}
 	}
 	l.opening, l.failed = nil, a.err
 	late := l.closed && a.err == nil

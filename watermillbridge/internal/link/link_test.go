@@ -21,7 +21,7 @@ type conn struct{ broken, hungUp bool }
 
 func newLink(dial func() (*conn, error)) *link.Link[*conn] {
 	return &link.Link[*conn]{
-		Bridge: "testbridge", Dial: dial, Logger: slog.New(slog.DiscardHandler),
+		Bridge: "testbridge", Address: "there", Dial: dial, Logger: slog.New(slog.DiscardHandler),
 		Broken: func(c *conn) bool { return c.broken },
 		HangUp: func(c *conn) error { c.hungUp = true; return nil },
 	}
@@ -48,6 +48,9 @@ func TestOneConnectionForAll(t *testing.T) {
 		if _, ok := l.Last(); ok {
 			t.Error("a connection that nobody has made")
 		}
+		if err := l.WaitsFor(); err == nil || err.Error() != "testbridge: connect to there: no answer yet" {
+			t.Errorf("before it connects: %v", err)
+		}
 		got := make(chan *conn, 10)
 		for range cap(got) {
 			go func() {
@@ -63,6 +66,9 @@ func TestOneConnectionForAll(t *testing.T) {
 			if c := <-got; c != first || dials != 1 {
 				t.Fatalf("another connection, after %d dials", dials)
 			}
+		}
+		if err := l.WaitsFor(); err.Error() != "testbridge: publish to there: no answer yet" {
+			t.Errorf("connected: %v", err)
 		}
 		first.broken = true
 		again, err := l.Connected(t.Context())
@@ -98,7 +104,7 @@ func TestADialThatDoesNotReturn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := l.Connected(ctx)
 		requireUnavailable(t, err, watermillbridge.ErrPanic)
-		if !strings.HasPrefix(err.Error(), "testbridge: connect: ") || !strings.Contains(err.Error(), says) {
+		if !strings.HasPrefix(err.Error(), "testbridge: connect to there: ") || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: err = %v", name, err)
 		}
 		if c, err := l.Connected(ctx); err != nil || c == nil {

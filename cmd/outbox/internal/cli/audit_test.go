@@ -33,7 +33,7 @@ func TestAudit(t *testing.T) {
 		}
 		w.require(w.run("audit", "--limit", "2"), ExitOK, "there may be more: --after")
 		page = auditPage{}
-		w.json(&page, "audit", "--row", row.Row)
+		w.json(&page, "audit", "--row", row.RowID.String())
 		if len(page.Records) != 1 || page.Records[0] != row {
 			w.Errorf("of a row: %+v, want %+v", page, row)
 		}
@@ -61,7 +61,7 @@ func TestAuditPages(t *testing.T) {
 			var page auditPage
 			w.json(&page, args...)
 			for _, r := range page.Records {
-				seen[r.Row] = true
+				seen[r.RowID.String()] = true
 			}
 			args = []string{"audit", "--limit", "2", "--after", page.Next}
 		}
@@ -108,7 +108,7 @@ func TestKeys(t *testing.T) {
 			w.Errorf("%+v", done)
 		}
 		if w.json(&page, "audit"); len(page.Records) != 1 || page.Records[0].Action != core.AuditResetKeys ||
-			page.Records[0].Actor != "ada" || page.Records[0].Reason != "failover" || page.Records[0].Row != "" {
+			page.Records[0].Actor != "ada" || page.Records[0].Reason != "failover" || !page.Records[0].RowID.IsZero() {
 			w.Errorf("%+v", page)
 		}
 	})
@@ -151,9 +151,9 @@ func TestTail(t *testing.T) {
 					Getenv: func(string) string { return "" },
 				})
 		}()
-		lines := func() (all []tailEvent) {
+		lines := func() (all []listedEvent) {
 			for line := range strings.Lines(out.String()) {
-				var e tailEvent
+				var e listedEvent
 				if err := json.Unmarshal([]byte(line), &e); err != nil {
 					w.Fatalf("%q: %v", line, err)
 				}
@@ -167,7 +167,7 @@ func TestTail(t *testing.T) {
 		}
 		w.publish(core.Event{ID: early, Type: "late", Topic: "orders"})
 		w.until(5*time.Millisecond, func() bool {
-			return slices.ContainsFunc(lines(), func(e tailEvent) bool { return e.EventID == early })
+			return slices.ContainsFunc(lines(), func(e listedEvent) bool { return e.EventID == early })
 		})
 		stop()
 		if code := <-ended; code != ExitOK || errs.String() != "" {

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,9 +21,12 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
@@ -28,15 +34,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
-const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tls=true; user:password@ is SASL/PLAIN.
-                                     Up to 1024 events are on their way at once, with any --workers
+const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tls=true; user:password@ is SASL/PLAIN, or
+                                     &sasl=scram-sha-256 or scram-sha-512. Up to 1024 events are on
+                                     their way at once, with any --workers
   amqp://user:password@host:5672,host2:5672/
                                      RabbitMQ; a topic is a fanout exchange. ?topology=queue: a topic
                                      is a durable queue, which is declared, with &queue=quorum as a quorum
                                      queue; ?topology=topic&exchange=NAME: a topic is a routing key of that
                                      exchange. amqps:// is with TLS
-  nats://host:4222,host2:4222        JetStream; a topic is a subject of a stream that exists
-  redis://user:password@host:6379/0  a topic is a stream. rediss:// is with TLS`
+  nats://host:4222,host2:4222        JetStream; a topic is a subject of a stream that exists. tls:// is
+                                     with TLS; ?creds=FILE are credentials
+  redis://user:password@host:6379/0  a topic is a stream. rediss:// is with TLS
+With TLS: ?cacertfile=FILE is the authority, &certfile=FILE&keyfile=FILE are those of the client.`
 
 // broker is the destination of the relay.
 type broker struct {
@@ -55,6 +64,8 @@ type brokerSettings struct {
 	workers int
 	timeout time.Duration // of a publish
 	logger  *slog.Logger
+	// existing: a queue that a topic has not got is not declared.
+	existing bool
 }
 
 // connect is the time limit of a connection. It ends before that of the publish, which tells why.
@@ -70,7 +81,8 @@ func openerOf(address string) (scheme string, open opener, err error) {
 		"redis": openRedis, "rediss": openRedis,
 	}[scheme]
 	if open == nil || !found {
-		return "", nil, usage("--to names no broker that is known:\n%s", brokerHelp)
+		return "", nil, usage("--to names no broker that is known: it begins with kafka://, amqp://, amqps://, " +
+			"nats://, tls://, redis:// or rediss://")
 	}
 	return scheme, open, nil
 }
@@ -116,15 +128,23 @@ func readAddress(address string) (u *url.URL, err error) {
 			return nil, fmt.Errorf("several servers are %s://user:password@host,host2, and then the rest", scheme)
 		}
 		if u, err = url.Parse(scheme + "://" + user + host + rest); err != nil {
-			if e, ok := errors.AsType[*url.Error](err); ok { // its text has the password
-				err = e.Err
-			}
-			return nil, err
+			return nil, parseError(err)
 		}
 		hosts[i] = u.Host
 	}
 	u.Host = strings.Join(hosts, ",")
 	return u, nil
+}
+
+var quotedPart = regexp.MustCompile(`"[^"]*"`)
+
+// parseError is an error of reading an address, without what it quotes of the address: of
+// u:pass/word@host it would call ":pass" an invalid port.
+func parseError(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	return errors.New(quotedPart.ReplaceAllString(err.Error(), `"..."`))
 }
 
 // userOf is user:password@ of hosts.
@@ -161,9 +181,45 @@ func settings(u *url.URL, passed []string, names ...string) (map[string]string, 
 	return values, nil
 }
 
+// tlsParameters name files in PEM form. They are called as RabbitMQ's client calls them, which takes
+// them out of the address itself.
+var tlsParameters = []string{"cacertfile", "certfile", "keyfile"}
+
+// tlsOf returns the configuration with the files of an address. encrypted says whether the rest of the
+// address asks for TLS.
+func tlsOf(set map[string]string, encrypted bool) (*tls.Config, error) {
+	authority, certificate, key := set["cacertfile"], set["certfile"], set["keyfile"]
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if !encrypted && authority+certificate+key != "" {
+		return nil, usage("%s are for an address with TLS", strings.Join(tlsParameters, ", "))
+	}
+	if authority != "" {
+		text, err := os.ReadFile(authority)
+		if err != nil {
+			return nil, usage("cacertfile: %w", err)
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, usage("cacertfile: %s has no certificate", authority)
+		}
+	}
+	if certificate+key != "" {
+		load := func() (*tls.Certificate, error) {
+			one, err := tls.LoadX509KeyPair(certificate, key)
+			return &one, err
+		}
+		if _, err := load(); err != nil {
+			return nil, usage("certfile and keyfile: %w", err)
+		}
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return load() // it may have been renewed
+		}
+	}
+	return c, nil
+}
+
 // kafkaOptions say how clients of Kafka connect.
 func kafkaOptions(u *url.URL) ([]kgo.Opt, error) {
-	set, err := settings(u, nil, "tls", "client-id")
+	set, err := settings(u, nil, append([]string{"tls", "client-id", "sasl"}, tlsParameters...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -177,25 +233,48 @@ func kafkaOptions(u *url.URL) ([]kgo.Opt, error) {
 			return nil, usage("?tls=%s is neither true nor false", short(set["tls"]))
 		}
 	}
-	if encrypted {
-		all = append(all, kgo.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
+	secured, err := tlsOf(set, encrypted)
+	if err != nil {
+		return nil, err
 	}
-	if u.User != nil {
-		password, _ := u.User.Password()
-		all = append(all, kgo.SASL(saslplain.Auth{User: u.User.Username(), Pass: password}.AsMechanism()))
+	if encrypted {
+		all = append(all, kgo.DialTLSConfig(secured))
+	}
+	password, _ := u.User.Password()
+	var mechanism sasl.Mechanism
+	switch auth := (scram.Auth{User: u.User.Username(), Pass: password}); set["sasl"] {
+	case "", "plain":
+		mechanism = saslplain.Auth{User: auth.User, Pass: auth.Pass}.AsMechanism()
+	case "scram-sha-256":
+		mechanism = auth.AsSha256Mechanism()
+	case "scram-sha-512":
+		mechanism = auth.AsSha512Mechanism()
+	default:
+		return nil, usage("sasl=%s: it is plain, scram-sha-256 or scram-sha-512", short(set["sasl"]))
+	}
+	switch {
+	case u.User != nil:
+		all = append(all, kgo.SASL(mechanism))
+	case set["sasl"] != "":
+		return nil, usage("sasl=%s is with user:password@", short(set["sasl"]))
 	}
 	return all, nil
 }
 
 func openKafka(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
-	options, err := kafkaOptions(u)
+	cfg, err := kafkaConfig(u, s)
 	if err != nil {
 		return nil, err
 	}
-	return franzbridge.NewPublisher(franzbridge.Config{
+	return franzbridge.NewPublisher(cfg)
+}
+
+func kafkaConfig(u *url.URL, s brokerSettings) (franzbridge.Config, error) {
+	options, err := kafkaOptions(u)
+	return franzbridge.Config{
 		Brokers: strings.Split(u.Host, ","), PublishTimeout: s.timeout,
 		Options: append(options, kgo.WithLogger(&kafkaLog{clientLog{Logger: s.logger}})),
-	})
+	}, err
 }
 
 // amqpSettings are those of this program in an address of RabbitMQ.
@@ -234,41 +313,91 @@ func takeAMQP(u *url.URL) (s amqpSettings, err error) {
 }
 
 func openAMQP(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
-	set, err := takeAMQP(u)
+	cfg, err := amqpConfig(u, s)
 	if err != nil {
 		return nil, err
 	}
-	cfg := amqpbridge.Config{
+	return amqpbridge.NewPublisher(cfg)
+}
+
+func amqpConfig(u *url.URL, s brokerSettings) (cfg amqpbridge.Config, err error) {
+	set, err := takeAMQP(u)
+	if err != nil {
+		return cfg, err
+	}
+	cfg = amqpbridge.Config{
 		Channels: s.workers, ConnectTimeout: s.connect(), Bridge: watermillbridge.Config{Logger: s.logger},
 	}
 	switch set.topology {
 	case "queue":
-		cfg.AMQP, cfg.DeclareQueues = amqpbridge.QueueConfig(u.String()), true
+		cfg.AMQP, cfg.DeclareQueues = amqpbridge.QueueConfig(u.String()), !s.existing
 		cfg.AMQP.Queue.Arguments = set.arguments()
 	case "topic":
 		cfg.AMQP = amqpbridge.TopicConfig(u.String(), set.exchange, "")
 	default:
 		cfg.AMQP = amqpbridge.PubSubConfig(u.String(), nil)
 	}
-	return amqpbridge.NewPublisher(cfg)
+	return cfg, nil
 }
 
 func openNATS(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
-	if _, err := settings(u, nil); err != nil {
+	cfg, err := natsConfig(u, s)
+	if err != nil {
 		return nil, err
 	}
+	return natsbridge.NewPublisher(cfg)
+}
+
+func natsConfig(u *url.URL, s brokerSettings) (cfg natsbridge.Config, err error) {
+	set, err := settings(u, nil, append([]string{"creds"}, tlsParameters...)...)
+	if err != nil {
+		return cfg, err
+	}
+	secured, err := tlsOf(set, u.Scheme == "tls")
+	if err != nil {
+		return cfg, err
+	}
+	options := []nats.Option{nats.Name("outbox relay")}
+	if u.Scheme == "tls" {
+		options = append(options, nats.Secure(secured))
+	}
+	if set["creds"] != "" {
+		options = append(options, nats.UserCredentials(set["creds"]))
+	}
 	servers := 1 + strings.Count(u.Host, ",")
-	return natsbridge.NewPublisher(natsbridge.Config{
+	return natsbridge.Config{
 		URL: u.String(), ConnectTimeout: s.connect() / time.Duration(servers),
-		Options: []nats.Option{nats.Name("outbox relay")}, Bridge: watermillbridge.Config{Logger: s.logger},
-	})
+		Options: options, Bridge: watermillbridge.Config{Logger: s.logger},
+	}, nil
+}
+
+// redisOptions say how clients of Redis connect. Redis' client refuses parameters that it does not know.
+func redisOptions(u *url.URL) (*redis.Options, error) {
+	query, set := u.Query(), map[string]string{}
+	for _, name := range tlsParameters {
+		set[name] = query.Get(name)
+		query.Del(name)
+	}
+	u.RawQuery = query.Encode()
+	secured, err := tlsOf(set, u.Scheme == "rediss")
+	if err != nil {
+		return nil, err
+	}
+	opt, err := redisbridge.Options(u.String())
+	if err != nil {
+		return nil, err
+	}
+	if c := opt.TLSConfig; c != nil {
+		c.RootCAs, c.GetClientCertificate = secured.RootCAs, secured.GetClientCertificate
+	}
+	return opt, nil
 }
 
 func openRedis(_ context.Context, u *url.URL, s brokerSettings) (publisher, error) {
 	if strings.Contains(u.Host, ",") {
 		return nil, usage("redis has one server: a Sentinel or a cluster needs a relay with redisbridge")
 	}
-	opt, err := redisbridge.Options(u.String())
+	opt, err := redisOptions(u)
 	if err != nil {
 		return nil, err
 	}
@@ -308,7 +437,7 @@ func (l *clientLog) say(ctx context.Context, client, text string, args ...any) {
 type redisLog struct{ clientLog }
 
 func (l *redisLog) Printf(ctx context.Context, format string, args ...any) {
-	l.say(ctx, "redis", singleLine(fmt.Sprintf(format, args...)))
+	l.say(ctx, "redis", ops.Printable(fmt.Sprintf(format, args...)))
 }
 
 // kafkaLog is for the client of Kafka. Its lines below a warning are for its developers.
@@ -319,5 +448,5 @@ func (*kafkaLog) Level() kgo.LogLevel { return kgo.LogLevelWarn }
 
 // Log implements kgo.Logger.
 func (l *kafkaLog) Log(_ kgo.LogLevel, text string, args ...any) {
-	l.say(context.Background(), "kafka", singleLine(text), args...)
+	l.say(context.Background(), "kafka", ops.Printable(text), args...)
 }

@@ -28,6 +28,7 @@ import (
 type database struct {
 	*sql.DB
 	dialect core.Dialect
+	server  string          // host and port; empty: it is a file
 	name    string          // where it is, without a password
 	pgx     *pgx.ConnConfig // on PostgreSQL
 	missing bool            // the file of SQLite does not exist yet
@@ -38,11 +39,7 @@ const howToName = "use postgres://user:password@host/database, mysql://user:pass
 	"user:password@tcp(host:3306)/database or sqlite:path"
 
 // open opens the database of the command and asks whether it answers.
-func (a *app) open(ctx context.Context) (*database, error) { return a.openFile(ctx, false, false) }
-
-// openFile is open, for commands for which the file of SQLite may be absent. With create it is
-// made.
-func (a *app) openFile(ctx context.Context, absent, create bool) (*database, error) {
+func (a *app) open(ctx context.Context, absent, create bool) (*database, error) {
 	db, err := a.connect(absent || create)
 	if err != nil {
 		return nil, err
@@ -73,9 +70,17 @@ func (a *app) openFile(ctx context.Context, absent, create bool) (*database, err
 
 // withDatabase runs fn with the database of the command.
 func (a *app) withDatabase(c *cobra.Command, fn func(ctx context.Context, db *database) error) error {
+	return a.withFile(c, false, false, fn)
+}
+
+// withFile is withDatabase, for commands for which the file of SQLite may be absent. With create it
+// is made.
+func (a *app) withFile(
+	c *cobra.Command, absent, create bool, fn func(ctx context.Context, db *database) error,
+) error {
 	ctx, cancel := a.limited(c)
 	defer cancel()
-	db, err := a.open(ctx)
+	db, err := a.open(ctx, absent, create)
 	if err != nil {
 		return err
 	}
@@ -94,6 +99,9 @@ func (a *app) withKind(c *cobra.Command, kind string, fn func(ctx context.Contex
 	})
 }
 
+// sqliteNow is the time in microseconds, as the tables have it.
+const sqliteNow = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+
 // each calls row for each row of a query.
 func (db *database) each(ctx context.Context, query string, args []any, row func(rows *sql.Rows) error) error {
 	rows, err := db.QueryContext(ctx, query, args...)
@@ -109,11 +117,20 @@ func (db *database) each(ctx context.Context, query string, args []any, row func
 	return rows.Err()
 }
 
-// noteDatabase tells the person which database a command is about: it may be the wrong one.
+// noteDatabase tells the person which tables a command is about that does not ask: it may be the
+// wrong database.
 func (a *app) noteDatabase(db *database) {
-	if !a.json {
-		a.note("database: %s", db.name)
+	if a.json {
+		return
 	}
+	text := "database: " + db.name
+	if a.schema != "" {
+		text += ", schema " + a.schema
+	}
+	if a.prefix != "" {
+		text += ", prefix " + a.prefix
+	}
+	a.note("%s", text)
 }
 
 // connectTimeout is how long a database may take to accept a connection. The port of another kind
@@ -146,17 +163,11 @@ func (e *linesError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// hintUnlisted tells the person that no row of a table has the name that a command was given,
-// because it may be misspelled. A failure of the query does not fail the command.
-func (a *app) hintUnlisted(ctx context.Context, db *database, table, column, name, list string) {
-	if name == "" {
-		return
-	}
-	var one int
-	err := db.QueryRowContext(ctx, db.bind("SELECT 1 FROM "+db.quote(a.schema, table)+" WHERE "+column+" = ? LIMIT 1"),
-		name).Scan(&one)
-	if errors.Is(err, sql.ErrNoRows) {
-		a.note("no row of %s has the %s %q: is that its name? `%s` lists them", table, column, short(name), list)
+// hintUnlisted tells the person that a name that a command was given is not among the known ones,
+// because it may be misspelled.
+func (a *app) hintUnlisted(table, what, name, list string, known []string) {
+	if name != "" && !slices.Contains(known, name) {
+		a.note("no row of %s has the %s %q: is that its name? `%s` lists them", a.prefix+table, what, short(name), list)
 	}
 }
 
@@ -223,20 +234,23 @@ func connectPostgres(address string) (*database, error) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "outbox"
 	}
+	hosts := []string{net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))}
+	for _, f := range cfg.Fallbacks { // the other hosts, and each again without TLS
+		if host := net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	server := "postgres " + strings.Join(hosts, ",")
 	return &database{
-		DB: stdlib.OpenDB(*cfg), dialect: core.Postgres, pgx: cfg,
-		name: fmt.Sprintf("postgres %s/%s", net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))), cfg.Database),
+		DB: stdlib.OpenDB(*cfg), dialect: core.Postgres, pgx: cfg, server: server, name: server + "/" + cfg.Database,
 	}, nil
 }
 
 // connectMySQLURL reads what follows mysql: in a URL.
 func connectMySQLURL(rest string) (*database, error) {
 	u, err := url.Parse("mysql:" + rest)
-	if err != nil { // its text has the password
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err
-		}
-		return nil, usage("the database's URL: %w", err)
+	if err != nil {
+		return nil, usage("the database's URL: %w", parseError(err))
 	}
 	cfg, err := mysql.ParseDSN("/?" + u.RawQuery)
 	if err != nil {
@@ -261,9 +275,8 @@ func connectMySQL(cfg *mysql.Config) (*database, error) {
 	if err != nil {
 		return nil, usage("the database's address: %w", err)
 	}
-	return &database{
-		DB: sql.OpenDB(c), dialect: core.MySQL, name: fmt.Sprintf("mysql %s/%s", cfg.Addr, cfg.DBName),
-	}, nil
+	server := "mysql " + cfg.Addr
+	return &database{DB: sql.OpenDB(c), dialect: core.MySQL, server: server, name: server + "/" + cfg.DBName}, nil
 }
 
 // connectSQLite reads what follows sqlite: or file: in an address.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -36,7 +37,7 @@ func (w *world) drain(err error, policy core.DeadPolicy) {
 	must(w, rerr)
 	ob, oerr := core.New(core.Config{
 		Repository: repo, DeadPolicy: policy, Logger: slog.New(slog.DiscardHandler),
-		Retry:     core.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour},
+		Relay:     relay.Config{Retry: relay.RetryPolicy{BaseDelay: time.Hour, MaxDelay: time.Hour}},
 		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return err }),
 	})
 	must(w, oerr)
@@ -56,7 +57,7 @@ func (w *world) relay(err error) (stop func()) {
 	must(w, rerr)
 	ob, oerr := core.New(core.Config{
 		Repository: repo, Logger: slog.New(slog.DiscardHandler),
-		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return err }),
+		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error { return err }), Relay: relay.Config{},
 	})
 	must(w, oerr)
 	ctx, cancel := context.WithCancel(w.Context())
@@ -87,7 +88,7 @@ func TestStatus(t *testing.T) {
 			w.require(w.run("status"), ExitFailed, "outbox migrate up")
 		}
 		w.ok("migrate", "up")
-		w.require(w.run("status"), ExitOK, "no event waits, and none is dead", "no relay has told")
+		w.require(w.run("status"), ExitOK, "no event waits, and none is dead", "no relay is running")
 		w.poison("orders", 2)
 		w.publish(
 			core.Event{Type: "mail", Topic: "mails", Payload: []byte("{}")},
@@ -344,5 +345,45 @@ func TestWrongNames(t *testing.T) {
 			w.address = before + "_is_not_here?" + query
 			w.require(w.run("status"), ExitFailed, "refuses the connection")
 		}
+	})
+}
+
+// A value of a filter is that value, whatever it would mean to SQL.
+func TestFiltersAreValues(t *testing.T) {
+	migrated(t, func(w *world) {
+		const quote = "it's 100% \\ `of` \"them\"; --"
+		for _, topic := range []string{"orders", quote} {
+			w.publish(core.Event{Type: "placed", Topic: topic, TenantID: "acme", Payload: []byte("{}")})
+		}
+		w.drain(core.Permanent(errors.New("no schema")), core.BlockKey)
+		for _, value := range []string{
+			"x' OR '1'='1", "%", "_rders", "orders' --", "ORDERS", "*", "orders\\", "'; DROP TABLE outbox_event; --",
+		} {
+			for _, flag := range []string{"--topic", "--type", "--tenant"} {
+				for _, action := range []string{"redrive", "discard"} {
+					w.require(w.run(action, "--all", flag, value, "--dry-run"), ExitOK, "0 events would be changed")
+				}
+			}
+			w.require(w.run("list", "--topic", value), ExitOK, "no event")
+			w.require(w.run("discard", "plan", "--group", value, "--dry-run"), ExitOK, "0 dead events")
+		}
+		w.require(w.run("discard", "--all", "--topic", quote, "--reason", "x", "--yes"), ExitOK, "1 event changed")
+		w.require(w.run("redrive", "--all", "--reason", "x", "--yes"), ExitOK, "1 event changed")
+	})
+}
+
+// A payload is shown as it is stored.
+func TestPayloadAsStored(t *testing.T) {
+	migrated(t, func(w *world) {
+		payload := `{"n":9007199254740993,"big":1e400,"a":1,"a":2,"deep":` + strings.Repeat("[", 64) +
+			strings.Repeat("]", 64) + `,"t":"\u00e9 <&>"}`
+		w.publish(core.Event{Type: "t", Topic: "t", Payload: []byte(payload), ContentType: "application/json"})
+		var list struct{ Events []ops.Event }
+		w.json(&list, "list", "--topic", "t")
+		id := list.Events[0].ID.String()
+		w.require(w.run("show", id, "--payload"), ExitOK, payload)
+		var all []ops.Details
+		w.list(&all, "events", "show", id, "--payload")
+		equal(t, string(all[0].Content.Payload), payload, "the payload in JSON")
 	})
 }

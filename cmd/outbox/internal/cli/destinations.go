@@ -35,40 +35,16 @@ func (r stoppedRow) text(node string) string {
 	return text
 }
 
-func stuckText(node string, n int) string {
-	return fmt.Sprintf("relay %s waits for %s that do not return", short(node), plural(n, "publisher call"))
-}
-
 // destinations tells what the relays that are alive say of their destinations.
-func (x *examination) destinations(ctx context.Context) ([]finding, error) {
+func (x *examination) destinations(ctx context.Context) error {
 	relays, err := x.ob.Relays(ctx)
 	if err != nil {
-		return nil, err
-	}
-	var all []finding
-	failed := func(found, cause, fix string) {
-		all = append(all, finding{Check: "destinations", Level: levelFailure, Found: found, Cause: cause, Fix: fix})
+		return err
 	}
 	for _, r := range relays {
-		if !r.Alive() {
-			continue
-		}
-		for _, d := range r.Stopped {
-			failed(stoppedRowOf(d).text(r.Node), "its events wait and spend no attempts, until the next probe succeeds",
-				"repair the destination or the relay's credentials; the relay goes on by itself")
-		}
-		if r.Stuck > 0 {
-			failed(stuckText(r.Node, r.Stuck),
-				"the publisher ignores the end of its context",
-				"take a goroutine dump of that process, restart it, and repair the publisher")
-		}
-		if r.PollErr != nil {
-			failed(fmt.Sprintf("relay %s cannot poll: %s", short(r.Node), within(400, r.PollErr.Error())),
-				"the database refuses its statements", "give its role the rights, or repair what the error names")
-		}
+		row := relayRowOf(r)
+		row.problems(x.fail)
 	}
-	if len(all) == 0 {
-		all = append(all, fine("destinations", "no relay that is alive has stopped one"))
-	}
-	return all, nil
+	x.otherwise("no relay that is alive has stopped one")
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -30,34 +31,53 @@ type finding struct {
 	Fix   string `json:"fix,omitempty"`
 }
 
-// findings are what doctor prints.
-type findings struct {
-	Findings []finding `json:"findings"`
+func fine(check, found string) finding { return finding{Check: check, Level: levelOK, Found: found} }
+
+// report has what a check finds.
+type report struct {
+	check string
+	all   []finding
 }
 
-func fine(check, found string) finding { return finding{Check: check, Level: levelOK, Found: found} }
+func (r *report) fine(found string) { r.all = append(r.all, fine(r.check, found)) }
+
+func (r *report) warn(found, cause, fix string) {
+	r.all = append(r.all, finding{r.check, levelWarning, found, cause, fix})
+}
+
+func (r *report) fail(found, cause, fix string) {
+	r.all = append(r.all, finding{r.check, levelFailure, found, cause, fix})
+}
+
+// otherwise is fine if the check has found nothing.
+func (r *report) otherwise(found string) {
+	if len(r.all) == 0 {
+		r.fine(found)
+	}
+}
 
 // limits are those of doctor's flags.
 type limits struct {
-	transaction time.Duration
-	skew        time.Duration
-	deadTuples  int64
-	maxBehind   int64         // bytes of log that a reader may be behind
-	dedupWindow time.Duration // of the consumers; 0: not known
-	overdue     time.Duration // of effects
-	lease       time.Duration // of work under idempotency keys; 0: that of keys that are held
-	to          string        // the broker; empty: not known
-	rabbitAPI   string        // address of the management API of RabbitMQ; empty: not known
-	keysPrefix  string        // of the tables of idempotency keys
-	redis       string        // where redisonce keeps keys; empty: not known
+	transaction  time.Duration
+	horizonLimit int64 // transactions that a standby or a slot may be behind
+	skew         time.Duration
+	deadTuples   int64
+	maxBehind    int64         // bytes of log that a reader may be behind
+	dedupWindow  time.Duration // of the consumers; 0: not known
+	overdue      time.Duration // of effects
+	lease        time.Duration // of work under idempotency keys; 0: that of keys that are held
+	to           string        // the broker; empty: not known
+	rabbitAPI    string        // address of the management API of RabbitMQ; empty: not known
+	redis        string        // where redisonce keeps keys; empty: not known
 }
 
 // examination is one run of doctor.
 type examination struct {
-	db             *database
-	ob             *core.Outbox
+	report // of the check that runs
+	*session
 	schema, prefix string
 	effectsPrefix  string
+	keysPrefix     string
 	limits
 	now      func() time.Time
 	noTables bool // tables or columns are missing
@@ -78,18 +98,21 @@ func (a *app) doctorCommand() *cobra.Command {
   silence       what the database does and tells nobody: policies hide rows from this role (PostgreSQL), or
                 a Galera node ends transactions of a driver that prepares statements
   clock         the clock of the database and that of this machine differ
-  transactions  transactions that are open for long: they hold keys, and keep old rows alive
+  transactions  transactions that are open or prepared for long: they hold keys, and keep old rows
+                alive; standbys and replication slots that do the latter (PostgreSQL)
   vacuum        autovacuum is off, or leaves many dead tuples (PostgreSQL)
   relays        topics with waiting events that no living relay publishes
   destinations  what the relays say of their destinations
   pauses        what is paused, by whom and why
   dead          dead events
+  consumers     messages that consumers of the inbox have given up
   pooler        a pooler that shares sessions is between (PostgreSQL)
   versions      migrations that are missing, or newer than this program; tables of other prefixes
   names         two programs that serve one handler of a consumer, keep keys of one endpoint or type of
                 commands in one table, or read one slot of walrelay; with --redis also those that use
                 one prefix of redisonce there
   effects       dead effects, and due ones whose event is gone
+  keys          idempotency keys whose process disappeared while it worked
   leases        events and effects that were taken over because a lease ended; work under idempotency
                 keys that takes longer than its lease
   retention     events that are kept for longer than consumers have declared to remember them (outbox
@@ -107,6 +130,9 @@ once; --lease gives the lease that you have set. How long effects, publishes and
 take is in no table: their metrics tell it. A worker whose handlers may run for longer than Lease says
 so in its log.
 
+What the database hides from the role of doctor is not visible, and not in order: the check names the
+right that is missing, and the GRANT. docs/rights.md has all that doctor needs.
+
 It changes nothing. Exit code 3 says that a check failed; with --strict a warning counts too.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -116,38 +142,32 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 					return err
 				}
 			}
-			ctx, cancel := a.limited(c)
-			defer cancel()
-			db, err := a.open(ctx)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = db.Close() }()
-			ob, err := a.outbox(db, core.BlockKey)
-			if err != nil {
-				return err
-			}
-			a.noteDatabase(db)
-			x := &examination{db: db, ob: ob, schema: a.schema, prefix: a.prefixOf(), limits: l, now: a.now}
-			x.effectsPrefix = a.effectsPrefix
-			x.rabbitAPI = cmp.Or(x.rabbitAPI, a.Getenv("OUTBOX_RABBITMQ_API"))
-			x.redis = cmp.Or(x.redis, a.Getenv("OUTBOX_REDIS"))
-			all := x.examine(ctx)
-			if err := a.print(findings{all}, func() { a.printFindings(all) }); err != nil {
-				return err
-			}
-			if n := count(all, levelFailure); n > 0 {
-				return exit(ExitUnhealthy, "%s failed", many(n, "check"))
-			}
-			if n := count(all, levelWarning); strict && n > 0 {
-				return exit(ExitUnhealthy, "%s", many(n, "warning"))
-			}
-			return nil
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				a.noteDatabase(s.db)
+				all := a.examination(s, l).examine(ctx)
+				if err := a.print(listing{"findings": all}, func() { a.printFindings(all) }); err != nil {
+					return err
+				}
+				if n := count(all, levelFailure); n > 0 {
+					return exit(ExitUnhealthy, "%s failed", many(n, "check"))
+				}
+				if n := count(all, levelWarning); strict && n > 0 {
+					return exit(ExitUnhealthy, "%s", many(n, "warning"))
+				}
+				return nil
+			})
 		},
 	}
-	f := c.Flags()
-	f.BoolVar(&strict, "strict", false, "exit code 3 for a warning too")
+	c.Flags().BoolVar(&strict, "strict", false, "exit code 3 for a warning too")
+	a.limitFlags(c.Flags(), &l)
+	return c
+}
+
+// limitFlags are the flags of the limits. They set the defaults too.
+func (a *app) limitFlags(f *pflag.FlagSet, l *limits) {
 	f.DurationVar(&l.transaction, "max-transaction", 5*time.Minute, "how long a transaction may be open")
+	f.Int64Var(&l.horizonLimit, "max-horizon", maxHorizon,
+		"transactions whose old rows a standby or a slot may keep (PostgreSQL)")
 	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "how far the clocks may be apart")
 	f.Var((*span)(&l.dedupWindow), "dedup-window", "how long consumers remember events; 0: what they have declared")
 	f.DurationVar(&l.overdue, "max-overdue", overdueAfter, "how long an effect may be due")
@@ -157,12 +177,27 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 		"RabbitMQ's management API, as http://user:password@host:15672 (default: $OUTBOX_RABBITMQ_API)")
 	f.StringVar(&l.redis, "redis", "", "where redisonce keeps keys, as redis://user:password@host:6379/0 "+
 		"(default: $OUTBOX_REDIS)")
-	f.StringVar(&l.keysPrefix, "keys-prefix", "", "prefix of the tables of idempotency keys")
+	f.StringVar(&a.keysPrefix, "keys-prefix", "", "prefix of the tables of idempotency keys")
 	f.StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
 	f.Int64Var(&l.maxBehind, "max-log-behind", maxLogBehind,
 		"bytes of log that the reader of a slot may be behind (PostgreSQL)")
 	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of the table of events (PostgreSQL)")
-	return c
+}
+
+// examination is one run of doctor with these limits.
+func (a *app) examination(s *session, l limits) *examination {
+	x := &examination{
+		session:       s,
+		schema:        a.schema,
+		prefix:        a.prefixOf(),
+		effectsPrefix: a.effectsPrefix,
+		keysPrefix:    a.keysPrefix,
+		limits:        l,
+		now:           a.now,
+	}
+	x.rabbitAPI = cmp.Or(x.rabbitAPI, a.Getenv("OUTBOX_RABBITMQ_API"))
+	x.redis = cmp.Or(x.redis, a.Getenv("OUTBOX_REDIS"))
+	return x
 }
 
 func count(all []finding, level string) (n int) {
@@ -192,7 +227,7 @@ func (a *app) printFindings(all []finding) {
 func (x *examination) examine(ctx context.Context) (all []finding) {
 	for _, c := range []struct {
 		name  string
-		run   func(context.Context) ([]finding, error)
+		run   func(context.Context) error
 		reads bool // the tables
 	}{
 		{"tables", x.tables, false},
@@ -206,28 +241,24 @@ func (x *examination) examine(ctx context.Context) (all []finding) {
 		{"destinations", x.destinations, true},
 		{"pauses", x.pauses, true},
 		{"dead", x.dead, true},
+		{"consumers", x.consumers, true},
 		{"pooler", x.pooler, false},
 		{"versions", x.versions, false},
 		{"names", x.names, true},
 		{"effects", x.effects, true},
+		{"keys", x.keys, true},
 		{"leases", x.leases, true},
 		{"retention", x.retention, true},
 		{"broker", x.broker, true},
 		{"log", x.log, true},
 	} {
-		found, err := c.run(ctx)
+		x.report = report{check: c.name}
+		err := c.run(ctx)
 		said := c.reads && (x.noTables || x.differ && lacksTables(err))
 		if err != nil && !said {
-			fix := "if a right is missing, grant it; if the database was busy, call doctor again"
-			if c.name == "broker" {
-				fix = "see whether the addresses are right and something answers there, as it does for the relay"
-			}
-			found = append(found, finding{
-				Check: c.name, Level: levelWarning, Found: "could not be checked: " + firstLine(err.Error()),
-				Cause: "what this check would find is not known", Fix: fix,
-			})
+			x.unchecked(ctx, err)
 		}
-		all = append(all, found...)
+		all = append(all, x.all...)
 	}
 	return all
 }
@@ -237,22 +268,24 @@ func firstLine(s string) string {
 	return first
 }
 
-func (x *examination) tables(ctx context.Context) ([]finding, error) {
-	checker, ok := x.ob.Repository().(core.Checker)
-	if !ok {
-		return nil, errors.ErrUnsupported
-	}
-	err := checker.Check(ctx)
+func (x *examination) tables(ctx context.Context) error {
+	err := x.ob.Repository().Check(ctx)
 	if err == nil {
-		return []finding{fine("tables", "they are those of this version")}, nil
+		x.fine("they are those of this version")
+		return nil
 	}
 	x.differ = errors.Is(err, core.ErrTablesDiffer)
 	x.noTables = lacksTables(err) && !x.differ
 	if x.noTables {
+		if hidden := x.hiddenTables(ctx, err); hidden != nil {
+			x.noTables = false
+			return hidden
+		}
 		var none *noTablesError
 		err = x.db.withTables(ctx, kinds[0], x.schema, x.prefix, err)
 		if errors.As(err, &none) && none.table != "" {
-			return []finding{none.finding()}, nil
+			x.lacks(none)
+			return nil
 		}
 		err = errors.Unwrap(err)
 	}
@@ -260,91 +293,78 @@ func (x *examination) tables(ctx context.Context) ([]finding, error) {
 	if list == "" {
 		list = err.Error()
 	}
-	return []finding{{
-		Check: "tables", Level: levelFailure, Found: strings.ReplaceAll(list, "\n", "; "),
-		Cause: "without a column or a table the relay does not start; without an index each claim reads the whole " +
-			"table",
-		Fix: "run `outbox migrate up" + x.flags() + "`, or apply the files of `outbox migrate get`; create an index " +
-			"that is missing or not valid again",
-	}}, nil
+	x.fail(strings.ReplaceAll(list, "\n", "; "),
+		"without a column or a table the relay does not start; without an index each claim reads the whole table",
+		"run `outbox migrate up"+x.flags()+"`, or apply the files of `outbox migrate get`; create an index "+
+			"that is missing or not valid again")
+	return nil
 }
 
 // flags are those that name the tables of the outbox.
 func (x *examination) flags() string { return flagsOf(x.schema, trimDefault(x.prefix, kinds[0])) }
 
-// finding is that of a database without an outbox. It is a failure, unless other tables of
-// ormoutbox are there and none of an outbox: then it may be right.
-func (e *noTablesError) finding() finding {
-	f := finding{
-		Check: "tables", Level: levelFailure, Found: "there is no table " + e.table,
-		Cause: "a service cannot publish from this database, and doctor looks at no event",
-		Fix:   "see whether this is the right database; `outbox migrate up" + e.where + "` creates the tables",
-	}
-	outbox := func(p present) bool { return p.kind.name == e.kind.name }
-	switch {
-	case slices.ContainsFunc(e.present, outbox):
-		f.Fix = "give doctor the flags of the outbox that is there; `outbox migrate up" + e.where + "` makes another"
-	case len(e.present) > 0:
-		f.Level = levelWarning
-		f.Fix = "if services publish from this database, `outbox migrate up" + e.where + "` creates the tables; " +
-			"otherwise nothing is wrong"
-	}
+// lacks is about a database without an outbox. It is a failure, unless other tables of ormoutbox are
+// there and none of an outbox: then it may be right.
+func (x *examination) lacks(e *noTablesError) {
+	say := x.fail
+	found, up := "there is no table "+e.table, "`outbox migrate up"+e.where+"`"
+	fix := "see whether this is the right database; " + up + " creates the tables"
 	if len(e.present) > 0 {
-		f.Found += "; the database has " + e.others()
+		found += "; the database has " + e.others()
+		say = x.warn
+		fix = "if services publish from this database, " + up + " creates the tables; otherwise nothing is wrong"
 	}
-	return f
+	if slices.ContainsFunc(e.present, func(p present) bool { return p.kind.name == e.kind.name }) {
+		say, fix = x.fail, "give doctor the flags of the outbox that is there; "+up+" makes another"
+	}
+	say(found, "a service cannot publish from this database, and doctor looks at no event", fix)
 }
 
-func (x *examination) relays(ctx context.Context) ([]finding, error) {
+func (x *examination) relays(ctx context.Context) error {
 	topics, err := x.ob.UnrelayedTopics(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(topics) > 0 {
-		return []finding{{
-			Check: "relays", Level: levelFailure, Found: "nobody relays " + short(strings.Join(topics, ", ")),
-			Cause: "events wait there, and no relay that is alive takes the topic",
-			Fix: "start a relay (Run of the outbox, or `outbox relay`) whose publisher takes the topic; `outbox " +
-				"status` lists the relays",
-		}}, nil
+		x.fail("nobody relays "+short(strings.Join(topics, ", ")),
+			"events wait there, and no relay that is alive takes the topic",
+			"start a relay (Run of the outbox, or `outbox relay`) whose publisher takes the topic; `outbox "+
+				"status` lists the relays")
 	}
-	return []finding{fine("relays", "every topic with waiting events has one")}, nil
+	x.otherwise("every topic with waiting events has one")
+	return nil
 }
 
-func (x *examination) pauses(ctx context.Context) ([]finding, error) {
+func (x *examination) pauses(ctx context.Context) error {
 	list, err := x.ob.Pauses(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var all []finding
 	for _, p := range list {
 		row := pauseRowOf(p)
-		all = append(all, finding{
-			Check: "pauses", Level: levelWarning,
-			Found: row.text(),
-			Cause: "its events wait, and no relay publishes them",
-			Fix:   fmt.Sprintf("when the reason is gone: `outbox resume %s --reason WHY`", row.argument()),
-		})
+		x.warn(row.text(),
+			"its events wait, and no relay publishes them",
+			fmt.Sprintf("when the reason is gone: `outbox resume %s --reason WHY`", row.argument()))
 	}
-	if len(all) == 0 {
-		all = append(all, fine("pauses", "nothing is paused"))
-	}
-	return all, nil
+	x.otherwise("nothing is paused")
+	return nil
 }
 
-func (x *examination) dead(ctx context.Context) ([]finding, error) {
+func (x *examination) dead(ctx context.Context) error {
 	b, err := x.ob.Backlog(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if b.Dead > 0 {
-		return []finding{{
-			Check: "dead", Level: levelWarning,
-			Found: fmt.Sprintf("given up: %s; blocked by them: %s", many(int(b.Dead), "event"),
-				many(int(b.BlockedKeys), "key")),
-			Cause: "their destination refused them, and the relay has given them up",
-			Fix:   "see `outbox dead`, mend the cause, then `outbox redrive` or `outbox discard`",
-		}}, nil
+		least := ""
+		if b.Dead >= b.Limit {
+			least = "at least "
+		}
+		x.warn(fmt.Sprintf("given up: %s%s; blocked by them: %s%s", least, many(int(b.Dead), "event"),
+			least, many(int(b.BlockedKeys), "key")),
+			"their destination refused them, and the relay has given them up",
+			"see `outbox dead`, repair the cause, then `outbox redrive` or `outbox discard`")
 	}
-	return []finding{fine("dead", "no event is dead")}, nil
+	x.otherwise("no event is dead")
+	return nil
 }

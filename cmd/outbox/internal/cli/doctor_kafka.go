@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -15,79 +17,76 @@ import (
 const kafkaTimeout = 10 * time.Second
 
 // broker asks the broker of --to for settings that lose events.
-func (x *examination) broker(ctx context.Context) ([]finding, error) {
+func (x *examination) broker(ctx context.Context) error {
 	switch scheme, _, _ := strings.Cut(x.to, "://"); scheme {
 	case "kafka":
 		return x.kafka(ctx)
 	case "amqp", "amqps":
 		return x.rabbitMQ(ctx)
 	case "nats", "tls", "redis", "rediss":
-		return []finding{fine("broker", "not checked: doctor looks at Kafka and RabbitMQ alone")}, nil
+		x.fine("not checked: doctor looks at Kafka and RabbitMQ alone")
+		return nil
 	}
-	return nil, nil
+	return nil
 }
 
-func (x *examination) kafka(ctx context.Context) (all []finding, err error) {
+func (x *examination) kafka(ctx context.Context) error {
 	u, err := readAddress(x.to)
 	if err != nil {
-		return nil, usage("--to: %w", err)
+		return usage("--to: %w", err)
 	}
 	options, err := kafkaOptions(u)
 	if err != nil {
-		return nil, usage("--to: %w", err)
+		return usage("--to: %w", err)
 	}
 	topics, err := x.recentTopics(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	client, err := kadm.NewOptClient(append(options, kgo.SeedBrokers(strings.Split(u.Host, ",")...))...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, kafkaTimeout)
 	defer cancel()
-	there, err := client.ListTopics(ctx)
+	there, err := client.ListTopics(ctx, topics...) // by name: Kafka leaves those out of a list that it hides
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, topic := range topics {
+		if err := there[topic].Err; errors.Is(err, kerr.TopicAuthorizationFailed) {
+			return err
+		}
 		if !there.Has(topic) {
-			all = append(all, finding{
-				Check: "broker", Level: levelWarning, Found: fmt.Sprintf("Kafka has no topic %q", short(topic)),
-				Cause: "its events wait, or Kafka makes the topic with its defaults when the first one is published",
-				Fix:   "create the topic, with several replicas",
-			})
+			x.warn(fmt.Sprintf("Kafka has no topic %q", short(topic)),
+				"its events wait, or Kafka makes the topic with its defaults when the first one is published",
+				"create the topic, with several replicas")
 			continue
 		}
 		results, err := client.DescribeTopicConfigs(ctx, topic)
 		if err != nil {
-			return all, err
+			return err
 		}
 		values := map[string]string{}
 		for _, r := range results {
 			if r.Err != nil {
-				return all, r.Err
+				return r.Err
 			}
 			for _, c := range r.Configs {
 				values[c.Key] = c.MaybeValue()
 			}
 		}
-		all = append(all, judgeTopic(short(topic), there[topic].Partitions.NumReplicas(), values)...)
+		x.all = append(x.all, judgeTopic(short(topic), there[topic].Partitions.NumReplicas(), values)...)
 	}
-	if len(all) == 0 {
-		all = append(all, fine("broker", fmt.Sprintf("%d topics keep what they have accepted", len(topics))))
-	}
-	return all, nil
+	x.otherwise(fmt.Sprintf("%d topics keep what they have accepted", len(topics)))
+	return nil
 }
 
 // judgeTopic says what of a topic of Kafka loses events that it has accepted.
-func judgeTopic(topic string, replicas int, config map[string]string) (all []finding) {
-	warn := func(found, cause, fix string) {
-		all = append(all, finding{
-			Check: "broker", Level: levelWarning, Found: "topic " + topic + " " + found, Cause: cause, Fix: fix,
-		})
-	}
+func judgeTopic(topic string, replicas int, config map[string]string) []finding {
+	r := report{check: "broker"}
+	warn := func(found, cause, fix string) { r.warn("topic "+topic+" "+found, cause, fix) }
 	inSync, _ := strconv.Atoi(config["min.insync.replicas"])
 	switch {
 	case replicas == 1:
@@ -103,5 +102,5 @@ func judgeTopic(topic string, replicas int, config map[string]string) (all []fin
 			"an election among replicas that are behind drops events that were published",
 			"set unclean.leader.election.enable=false for the topic")
 	}
-	return all
+	return r.all
 }

@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -36,18 +33,18 @@ type rabbitTarget struct {
 
 // rabbitMQ asks RabbitMQ whether exchanges and queues keep what they have accepted. The management
 // API tells it. A client can only tell whether they exist.
-func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
+func (x *examination) rabbitMQ(ctx context.Context) error {
 	u, err := readAddress(x.to)
 	if err != nil {
-		return nil, usage("--to: %w", err)
+		return usage("--to: %w", err)
 	}
 	set, err := takeAMQP(u)
 	if err != nil {
-		return nil, usage("--to: %w", err)
+		return usage("--to: %w", err)
 	}
 	topics, err := x.recentTopics(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var targets []rabbitTarget
 	for _, topic := range topics {
@@ -67,34 +64,34 @@ func (x *examination) rabbitMQ(ctx context.Context) ([]finding, error) {
 	connection := amqpbridge.QueueConfig(u.String()).Connection // to one of several servers
 	where, err := amqp091.ParseURI(connection.AmqpURI)
 	if err != nil {
-		return nil, usage("--to: %w", err)
+		return usage("--to: %w", parseError(err))
 	}
 	if x.rabbitAPI == "" {
-		return askRabbit(connection.AmqpURI, connection.AmqpConfig, targets)
+		return x.askRabbit(connection.AmqpURI, connection.AmqpConfig, targets)
 	}
 	base, err := url.Parse(x.rabbitAPI)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, usage("--rabbitmq-api: it is no address as http://user:password@host:15672")
+		return usage("--rabbitmq-api: it is no address as http://user:password@host:15672")
 	}
-	api := rabbitAPI{base: base, vhost: where.Vhost, client: &http.Client{Timeout: rabbitTimeout}}
+	api := rabbitAPI{&x.report, base, where.Vhost, &http.Client{Timeout: rabbitTimeout}}
 	return api.examine(ctx, targets)
 }
 
 // askRabbit asks a client's questions: whether exchanges and queues exist, and if they do, whether
 // they are as the relay declares them. It makes none.
-func askRabbit(address string, settings *amqp091.Config, targets []rabbitTarget) (all []finding, err error) {
+func (x *examination) askRabbit(address string, settings *amqp091.Config, targets []rabbitTarget) error {
 	if settings == nil { // one server
 		settings = &amqp091.Config{Dial: amqp091.DefaultDial(rabbitTimeout), Heartbeat: rabbitTimeout}
 	}
 	conn, err := amqp091.DialConfig(address, *settings)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = conn.Close() }()
 	for _, t := range targets {
 		ch, err := conn.Channel() // a refusal closes it
 		if err != nil {
-			return all, err
+			return err
 		}
 		err = t.declare(ch)
 		_ = ch.Close()
@@ -102,33 +99,30 @@ func askRabbit(address string, settings *amqp091.Config, targets []rabbitTarget)
 		switch {
 		case err == nil:
 		case refusal == nil:
-			return all, err
+			return err
 		case refusal.Code == amqp091.NotFound:
-			all = append(all, t.missing())
+			t.missing(&x.report)
 		case slices.Contains([]int{
 			amqp091.PreconditionFailed, amqp091.AccessRefused, amqp091.ResourceLocked,
 		}, refusal.Code):
-			all = append(all, t.refused(refusal.Reason))
+			t.refused(&x.report, refusal.Reason)
 		default:
-			return all, err
+			return err
 		}
 	}
 	exchanges := slices.ContainsFunc(targets, func(t rabbitTarget) bool { return t.exchange != "" })
 	switch {
-	case len(all) > 0:
+	case len(x.all) > 0:
 	case exchanges:
-		all = append(all, finding{
-			Check: "broker", Level: levelWarning,
-			Found: fmt.Sprintf("RabbitMQ has the exchanges of %s; no client can see whether queues are bound to them",
-				many(len(targets), "topic")),
-			Cause: "an event that no queue takes is refused, and waits",
-			Fix:   "give doctor the management API: --rabbitmq-api http://user:password@host:15672",
-		})
+		x.warn(fmt.Sprintf("RabbitMQ has the exchanges of %s; no client can see whether queues are bound to them",
+			many(len(targets), "topic")),
+			"an event that no queue takes is refused, and waits",
+			"give doctor the management API: --rabbitmq-api http://user:password@host:15672")
 	default:
-		all = append(all, fine("broker", fmt.Sprintf("RabbitMQ has the queues of %s; whether it keeps their "+
-			"events, its management API tells: --rabbitmq-api", many(len(targets), "topic"))))
+		x.fine(fmt.Sprintf("RabbitMQ has the queues of %s; whether it keeps their "+
+			"events, its management API tells: --rabbitmq-api", many(len(targets), "topic")))
 	}
-	return all, nil
+	return nil
 }
 
 // declare declares an exchange or a queue as the relay does, if there is one of that name. RabbitMQ
@@ -156,7 +150,7 @@ func (t rabbitTarget) name() string {
 }
 
 // refused says that RabbitMQ does not let the relay declare what it publishes to, and why.
-func (t rabbitTarget) refused(why string) finding {
+func (t rabbitTarget) refused(r *report, why string) {
 	declares := "a durable " + t.kind + " queue without other arguments"
 	fix := "give the relay the topology of this queue; set TTLs, limits and dead-letter exchanges by a policy, which " +
 		"is not compared, and not by arguments; or let the relay publish to an exchange to which the queue is bound " +
@@ -174,330 +168,15 @@ func (t rabbitTarget) refused(why string) finding {
 		fix = "give the user of the relay the right to configure this queue, or let the relay publish to an exchange " +
 			"(topology=topic&exchange=NAME)"
 	}
-	return finding{
-		Check: "broker", Level: levelFailure,
-		Found: fmt.Sprintf("RabbitMQ does not let the relay declare %s of the topic %s: %s", t.name(), short(t.topic),
-			within(200, why)),
-		Cause: "the relay declares it with the first event, as " + declares + "; until RabbitMQ accepts that, the " +
+	r.fail(fmt.Sprintf("RabbitMQ does not let the relay declare %s of the topic %s: %s", t.name(), short(t.topic),
+		within(200, why)),
+		"the relay declares it with the first event, as "+declares+"; until RabbitMQ accepts that, the "+
 			"events of the topic wait",
-		Fix: fix,
-	}
+		fix)
 }
 
-func (t rabbitTarget) missing() finding {
-	return finding{
-		Check: "broker", Level: levelWarning,
-		Found: fmt.Sprintf("RabbitMQ has no %s for the topic %s", t.name(), short(t.topic)),
-		Cause: "its events wait until there is one, unless the publisher declares it with its first event",
-		Fix:   "start the consumer, which declares it, or declare it durable",
-	}
-}
-
-// rabbitAPI is the management API of RabbitMQ.
-type rabbitAPI struct {
-	base   *url.URL
-	vhost  string
-	client *http.Client
-}
-
-// rabbitExchange is an exchange, as far as it matters here.
-type rabbitExchange struct {
-	Name       string `json:"name"`
-	Type       string `json:"type"`
-	Durable    bool   `json:"durable"`
-	AutoDelete bool   `json:"auto_delete"`
-}
-
-type rabbitBinding struct {
-	Destination     string `json:"destination"`
-	DestinationType string `json:"destination_type"`
-	RoutingKey      string `json:"routing_key"`
-}
-
-// rabbitQueue is a queue, as far as it matters here.
-type rabbitQueue struct {
-	Name       string         `json:"name"`
-	Type       string         `json:"type"`
-	Durable    bool           `json:"durable"`
-	AutoDelete bool           `json:"auto_delete"`
-	Exclusive  bool           `json:"exclusive"`
-	Arguments  map[string]any `json:"arguments"`
-	Policy     map[string]any `json:"effective_policy_definition"`
-	Members    []string       `json:"members"` // of a quorum queue
-	// DeliveryLimit is that of a quorum queue of RabbitMQ 4: a number, or "unlimited".
-	DeliveryLimit any `json:"delivery_limit"`
-}
-
-// set returns a setting of the queue: that of its arguments, else that of its policies.
-func (q rabbitQueue) set(name string) any {
-	if v, ok := q.Arguments["x-"+name]; ok {
-		return v
-	}
-	return q.Policy[name]
-}
-
-// deliveryLimit is the limit in force. RabbitMQ 4 has one that nobody has set. A negative limit is
-// none.
-func (q rabbitQueue) deliveryLimit() (limit float64, limited bool) {
-	v := q.DeliveryLimit
-	if v == nil {
-		v = q.set("delivery-limit")
-	}
-	limit, limited = v.(float64)
-	return limit, limited && limit >= 0
-}
-
-// comparedArguments are arguments that RabbitMQ compares with those of a declaration.
-var comparedArguments = []string{
-	"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-expires", "x-max-length", "x-max-length-bytes",
-	"x-max-priority", "x-message-ttl", "x-overflow", "x-queue-mode", "x-single-active-consumer",
-}
-
-// differs says why RabbitMQ refuses a declaration of the queue with this type and without other
-// arguments. Empty: it accepts it.
-func (q rabbitQueue) differs(kind string) string {
-	switch {
-	case q.Type != kind:
-		return "its x-queue-type is '" + q.Type + "'"
-	case !q.Durable:
-		return "it is not durable"
-	case q.Exclusive:
-		return "it is exclusive"
-	case q.AutoDelete:
-		return "it is removed with its last consumer"
-	}
-	for _, name := range comparedArguments {
-		if v, ok := q.Arguments[name]; ok {
-			return fmt.Sprintf("its argument %s is %v", name, v)
-		}
-	}
-	return ""
-}
-
-// get reads a thing of the virtual host. It returns false if there is none.
-func (a rabbitAPI) get(ctx context.Context, v any, path ...string) (found bool, err error) {
-	escaped := []string{"api", path[0], url.PathEscape(a.vhost)}
-	for _, p := range path[1:] {
-		escaped = append(escaped, url.PathEscape(p))
-	}
-	u := *a.base
-	u.User = nil
-	address := strings.TrimSuffix(u.String(), "/") + "/" + strings.Join(escaped, "/")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return false, err
-	}
-	if user := a.base.User; user != nil {
-		password, _ := user.Password()
-		req.SetBasicAuth(user.Username(), password)
-	}
-	resp, err := a.client.Do(req)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	switch resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound:
-		return false, nil
-	default:
-		return false, fmt.Errorf("the management API of RabbitMQ answers %s: it needs a user with the tag management "+
-			"and rights on the virtual host", resp.Status)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, rabbitAnswer)).Decode(v); err != nil {
-		return false, fmt.Errorf("the management API of RabbitMQ: %w", err)
-	}
-	return true, nil
-}
-
-// examine follows each topic to its queues, and judges all that it meets.
-func (a rabbitAPI) examine(ctx context.Context, targets []rabbitTarget) (all []finding, err error) {
-	var vhost struct {
-		DefaultType string `json:"default_queue_type"`
-	}
-	if _, err := a.get(ctx, &vhost, "vhosts"); err != nil {
-		return nil, err
-	}
-	exchanges, queues := map[string]rabbitExchange{}, map[string]bool{}
-	declared := map[string]rabbitTarget{} // queues that the relay declares
-	for _, t := range targets {
-		if t.exchange == "" {
-			if t.args == nil && slices.Contains([]string{"quorum", "stream"}, vhost.DefaultType) {
-				t.kind = vhost.DefaultType
-			}
-			queues[t.key], declared[t.key] = true, t
-			continue
-		}
-		reached := map[string]bool{}
-		found, err := a.follow(ctx, t.exchange, t.key, rabbitDepth, exchanges, reached)
-		switch {
-		case err != nil:
-			return all, err
-		case !found:
-			all = append(all, t.missing())
-		case len(reached) == 0:
-			all = append(all, finding{
-				Check: "broker", Level: levelWarning, Found: "no queue of RabbitMQ takes events of " + short(t.topic),
-				Cause: "its events wait, or are dead after one was taken before; with AllowUnroutable they are lost",
-				Fix:   "start the consumer, which binds its queue, or bind a durable one",
-			})
-		}
-		maps.Copy(queues, reached)
-	}
-	for _, name := range slices.Sorted(maps.Keys(exchanges)) {
-		all = append(all, judgeExchange(exchanges[name])...)
-		i := slices.IndexFunc(targets, func(t rabbitTarget) bool { return t.exchange == name })
-		if i >= 0 && exchanges[name].Type != targets[i].kind {
-			all = append(all, targets[i].refused("its type is '"+exchanges[name].Type+"'"))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(queues)) {
-		var q rabbitQueue
-		found, err := a.get(ctx, &q, "queues", name)
-		switch {
-		case err != nil:
-			return all, err
-		case !found:
-			all = append(all, rabbitTarget{topic: name, key: name}.missing())
-		default:
-			all = append(all, judgeQueue(q)...)
-			if t, ok := declared[name]; ok && q.differs(t.kind) != "" {
-				all = append(all, t.refused(q.differs(t.kind)))
-			}
-		}
-	}
-	if len(all) == 0 {
-		all = append(all, fine("broker", fmt.Sprintf("%d queues of RabbitMQ keep what they have accepted",
-			len(queues))))
-	}
-	return all, nil
-}
-
-// follow collects the exchanges and the queues that an event with the routing key reaches. It
-// returns false if there is no such exchange.
-func (a rabbitAPI) follow(ctx context.Context, name, key string, depth int, exchanges map[string]rabbitExchange,
-	queues map[string]bool,
-) (found bool, err error) {
-	var e rabbitExchange
-	if found, err = a.get(ctx, &e, "exchanges", name); err != nil || !found {
-		return found, err
-	}
-	exchanges[name] = e
-	var bindings []rabbitBinding
-	if _, err := a.get(ctx, &bindings, "exchanges", name, "bindings", "source"); err != nil {
-		return true, err
-	}
-	for _, b := range bindings {
-		switch {
-		case !routes(e.Type, b.RoutingKey, key):
-		case b.DestinationType == "queue":
-			queues[b.Destination] = true
-		case depth > 1:
-			if _, err := a.follow(ctx, b.Destination, key, depth-1, exchanges, queues); err != nil {
-				return true, err
-			}
-		}
-	}
-	return true, nil
-}
-
-// routes reports whether a binding takes a routing key.
-func routes(exchangeType, pattern, key string) bool {
-	switch exchangeType {
-	case "direct":
-		return pattern == key
-	case "topic":
-		return matches(strings.Split(pattern, "."), strings.Split(key, "."))
-	}
-	return true
-}
-
-// matches reports whether the words of a routing key are those of a pattern, in which * is a word
-// and # is any number of words.
-func matches(pattern, words []string) bool {
-	switch {
-	case len(pattern) == 0:
-		return len(words) == 0
-	case pattern[0] == "#":
-		return matches(pattern[1:], words) || len(words) > 0 && matches(pattern, words[1:])
-	}
-	return len(words) > 0 && (pattern[0] == "*" || pattern[0] == words[0]) && matches(pattern[1:], words[1:])
-}
-
-// judgeExchange says what of an exchange loses events.
-func judgeExchange(e rabbitExchange) (all []finding) {
-	what := ""
-	switch {
-	case !e.Durable:
-		what = "is not durable: a restart of RabbitMQ removes it"
-	case e.AutoDelete:
-		what = "is removed with its last binding"
-	default:
-		return nil
-	}
-	return []finding{{
-		Check: "broker", Level: levelWarning, Found: fmt.Sprintf("exchange %s %s", short(e.Name), what),
-		Cause: "its bindings go with it: events reach no queue, or not all queues, from then on",
-		Fix:   "delete it while nothing is published, and declare it durable and without auto-delete",
-	}}
-}
-
-// judgeQueue says what of a queue loses events that it has accepted.
-func judgeQueue(q rabbitQueue) (all []finding) {
-	warn := func(found, cause, fix string) {
-		all = append(all, finding{
-			Check: "broker", Level: levelWarning, Found: "queue " + short(q.Name) + " " + found, Cause: cause, Fix: fix,
-		})
-	}
-	const again = "its settings cannot be changed: declare another queue, bind it, and let consumers empty this one"
-	switch {
-	case !q.Durable:
-		warn("is not durable", "a restart of RabbitMQ removes it and its messages", again)
-	case q.Exclusive:
-		warn("is exclusive", "it and its messages are removed with the connection of its consumer", again)
-	case q.AutoDelete:
-		warn("is removed with its last consumer", "its messages go with it, and later events do not reach it", again)
-	case q.set("ha-mode") != nil:
-		warn("is a mirrored classic queue",
-			"a mirror that takes over may lack messages that were confirmed; RabbitMQ 4 has no mirrors",
-			"use a quorum queue (x-queue-type=quorum); "+again)
-	case q.Type == "classic":
-		warn("is a classic queue", "one node has its messages, and they are lost with the disk of that node",
-			"use a quorum queue (x-queue-type=quorum) on three nodes; "+again)
-	case q.Type == "quorum" && len(q.Members) == 1:
-		warn("has one member", "one node has its messages, and they are lost with the disk of that node",
-			"give it members on three nodes: `rabbitmq-queues grow`")
-	}
-	if v := q.set("expires"); v != nil {
-		warn(fmt.Sprintf("is removed after %s without a consumer", millis(v)),
-			"a consumer that is down for so long loses all its messages", "remove x-expires (policy: expires)")
-	}
-	if q.Type == "stream" || q.set("dead-letter-exchange") != nil { // messages are not dropped, they move
-		return all
-	}
-	const letters = ", or give the queue a dead-letter exchange with a durable queue"
-	if v := q.set("message-ttl"); v != nil {
-		warn("drops messages after "+millis(v), "a consumer that is slower or down loses events",
-			"remove x-message-ttl (policy: message-ttl)"+letters)
-	}
-	limited := q.set("max-length") != nil || q.set("max-length-bytes") != nil
-	if overflow, _ := q.set("overflow").(string); limited && !strings.HasPrefix(overflow, "reject-publish") {
-		warn("drops its oldest messages when it is full (x-overflow=drop-head)", "a backlog of consumers loses events",
-			"set x-overflow=reject-publish (policy: overflow), with which events wait in the outbox"+letters)
-	}
-	if limit, limited := q.deliveryLimit(); limited {
-		warn(fmt.Sprintf("drops a message after %v deliveries", limit),
-			"restarts of consumers count, and each pause of an inbox whose database is down: then events are lost",
-			"remove the delivery limit; for RabbitMQ 4, which has one by default, set the policy delivery-limit to -1"+
-				letters)
-	}
-	return all
-}
-
-// millis is a duration in milliseconds, as JSON has it.
-func millis(v any) string {
-	if ms, ok := v.(float64); ok {
-		return age(time.Duration(ms) * time.Millisecond)
-	}
-	return fmt.Sprint(v)
+func (t rabbitTarget) missing(r *report) {
+	r.warn(fmt.Sprintf("RabbitMQ has no %s for the topic %s", t.name(), short(t.topic)),
+		"its events wait until there is one, unless the publisher declares it with its first event",
+		"start the consumer, which declares it, or declare it durable")
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
 const (
@@ -25,10 +23,14 @@ const (
 
 // sharedPrefixes finds the scopes of keys in Redis that several programs use, under every prefix. Of
 // a cluster it looks at one server.
-func (x *examination) sharedPrefixes(ctx context.Context) (all []finding, err error) {
-	opt, err := redisbridge.Options(x.redis)
+func (x *examination) sharedPrefixes(ctx context.Context) error {
+	u, err := readAddress(x.redis)
 	if err != nil {
-		return nil, usage("--redis: it is no address of Redis")
+		return usage("--redis: it is no address of Redis")
+	}
+	opt, err := redisOptions(u)
+	if err != nil {
+		return usage("--redis: it is no address of Redis")
 	}
 	redis.SetLogger(&redisLog{clientLog{Logger: slog.New(slog.DiscardHandler)}}) // the finding has the error
 	client := redis.NewClient(opt)
@@ -41,12 +43,12 @@ func (x *examination) sharedPrefixes(ctx context.Context) (all []finding, err er
 		names[keys.Val()] = true
 	}
 	if err := keys.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		registered, err := client.HGetAll(ctx, name).Result()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var programs []string
 		for program, at := range registered {
@@ -60,14 +62,11 @@ func (x *examination) sharedPrefixes(ctx context.Context) (all []finding, err er
 		}
 		slices.Sort(programs)
 		prefix, scope, _ := strings.Cut(name, redisPrograms)
-		all = append(all, finding{
-			Check: "names", Level: levelWarning,
-			Found: "the keys of " + strings.TrimSuffix(scope, "}") + " with prefix " + strconv.Quote(prefix) +
-				" in Redis are used by " + strings.Join(programs, " and "),
-			Cause: "two services chose one name: each message is processed by one of them, and is a duplicate to the " +
+		x.warn("the keys of "+strings.TrimSuffix(scope, "}")+" with prefix "+strconv.Quote(prefix)+
+			" in Redis are used by "+strings.Join(programs, " and "),
+			"two services chose one name: each message is processed by one of them, and is a duplicate to the "+
 				"other",
-			Fix: "give one of them another consumer name, or another Prefix" + renamed,
-		})
+			"give one of them another consumer name, or another Prefix"+renamed)
 	}
-	return all, nil
+	return nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -28,11 +27,6 @@ type effectState struct {
 	Dead       int64   `json:"dead"`
 	OldestSecs float64 `json:"oldest_seconds"` // how long the oldest has been due
 	Capped     bool    `json:"capped"`         // there may be more than was counted
-}
-
-// effectStates is what `outbox effects` prints.
-type effectStates struct {
-	Channels []effectState `json:"channels"`
 }
 
 // effectRow is an effect as list prints it. The payload is not among its fields.
@@ -97,12 +91,9 @@ At most 100,000 of a channel are counted; a plus behind a number says that there
 			var oldest time.Duration
 			states := converted(list, func(b command.Backlog) effectState {
 				dead, oldest = dead+b.Dead, max(oldest, b.OldestAge)
-				return effectState{
-					Channel: b.Channel, Pending: b.Pending, Dead: b.Dead, OldestSecs: b.OldestAge.Seconds(),
-					Capped: b.Pending >= b.Limit || b.Dead >= b.Limit,
-				}
+				return effectStateOf(b)
 			})
-			if err := a.print(effectStates{states}, func() { a.printEffectStates(states) }); err != nil {
+			if err := a.print(listing{"channels": states}, func() { a.printEffectStates(states) }); err != nil {
 				return err
 			}
 			switch {
@@ -126,44 +117,31 @@ At most 100,000 of a channel are counted; a plus behind a number says that there
 func (a *app) withEffects(
 	c *cobra.Command, fn func(ctx context.Context, db *database, q *command.Queue) error,
 ) error {
-	return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
-		store, err := sqlcommand.New(db.DB, sqlcommand.Config{
-			Dialect: db.dialect, Schema: a.schema, Prefix: a.effectsPrefix,
+	return a.withOutbox(c, func(ctx context.Context, s *session) error {
+		store, err := sqlcommand.New(s.db.DB, sqlcommand.Config{
+			Dialect: s.db.dialect, Schema: a.schema, Prefix: a.effectsPrefix,
 		})
 		if err != nil {
 			return usage("%w", err)
 		}
-		q, err := command.NewQueue(command.QueueConfig{Store: store, Outbox: ob})
+		q, err := command.NewQueue(command.QueueConfig{Store: store, Outbox: s.ob})
 		if err != nil {
 			return err
 		}
-		err = fn(ctx, db, q)
+		err = fn(ctx, s.db, q)
 		if err != nil && codeOf(err) == ExitFailed {
-			err = db.withTables(ctx, kindNamed("effects"), a.schema, a.effectsPrefix, err)
+			err = s.db.withTables(ctx, kindNamed("effects"), a.schema, a.effectsPrefix, err)
 		}
 		return err
 	})
 }
 
 func (a *app) printEffectStates(states []effectState) {
-	if len(states) == 0 {
-		a.sayf("no effect waits, and none is dead\n")
-		return
-	}
-	t := &table{}
-	t.add("CHANNEL", "PENDING", "DEAD", "OLDEST")
-	for _, s := range states {
-		more := ""
-		if s.Capped {
-			more = "+"
-		}
-		dead := strconv.FormatInt(s.Dead, 10) + more
-		if s.Dead > 0 {
-			dead = a.paint(red, dead)
-		}
-		t.add(s.Channel, strconv.FormatInt(s.Pending, 10)+more, dead, age(seconds(s.OldestSecs)))
-	}
-	t.write(a.Out)
+	printRows(a, "no effect waits, and none is dead", "CHANNEL|PENDING|DEAD|OLDEST", states,
+		func(t *table, s effectState) {
+			t.add(s.Channel, counted(s.Pending, s.Capped), a.inRed(s.Dead > 0, counted(s.Dead, s.Capped)),
+				age(seconds(s.OldestSecs)))
+		})
 }
 
 func (a *app) effectsListCommand() *cobra.Command {
@@ -180,17 +158,14 @@ func (a *app) effectsListCommand() *cobra.Command {
 			if i < 0 {
 				return usage("--status %q: it is pending, processing, completed, failed, dead or discarded", status)
 			}
-			if q.Limit < 1 || q.Limit > 1000 {
-				return usage("--limit %d: it is 1 to 1000", q.Limit)
-			}
 			q.Status = effectStatuses[i]
-			return a.withEffects(c, func(ctx context.Context, db *database, queue *command.Queue) error {
+			return a.withEffects(c, func(ctx context.Context, _ *database, queue *command.Queue) error {
 				list, err := queue.List(ctx, q)
 				if err != nil {
 					return err
 				}
 				if len(list) == 0 {
-					a.hintChannel(ctx, db, q.Channel)
+					a.hintChannel(ctx, queue, q.Channel)
 				}
 				page := effectPage{Effects: converted(list, effectRowOf)}
 				page.paging = pageAfter(page.Effects, q.Limit, func(r effectRow) string { return r.ID })
@@ -200,32 +175,36 @@ func (a *app) effectsListCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&status, "status", "dead", "pending, processing, completed, failed, dead or discarded")
-	f.Var((*selector)(&q.Channel), "channel", "only effects of this channel")
-	f.Var((*selector)(&q.Tenant), "tenant", "only effects of this tenant")
+	f.StringVar(&q.Channel, "channel", "", "only effects of this channel")
+	f.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 	f.StringVar(&q.After, "after", "", "only effects after this id")
-	f.IntVar(&q.Limit, "limit", 100, "effects on a page, up to 1000")
-	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
-		converted(effectStatuses, command.Status.String), cobra.ShellCompDirectiveNoFileComp))
+	limitFlag(c, &q.Limit, 100, 1000, "effects on a page")
+	complete(c, "status", converted(effectStatuses, command.Status.String)...)
 	return c
 }
 
 func (a *app) printEffects(page effectPage) {
-	if len(page.Effects) == 0 {
-		a.sayf("no effect\n")
-		return
-	}
-	t := &table{}
-	t.add("ID", "CHANNEL", "TENANT", "KEY", "STATUS", "ATTEMPTS", "CREATED", "CODE", "ERROR")
-	for _, r := range page.Effects {
-		t.add(r.ID, r.Channel, orDash(r.Tenant), short(r.Key), r.Status, strconv.Itoa(r.Attempts), moment(r.CreatedAt),
-			orDash(r.ErrorCode), orDash(short(r.Error)))
-	}
-	t.write(a.Out)
+	printRows(a, "no effect", "ID|CHANNEL|TENANT|KEY|STATUS|ATTEMPTS|CREATED|CODE|ERROR", page.Effects,
+		func(t *table, r effectRow) {
+			t.add(r.ID, r.Channel, orDash(r.Tenant), short(r.Key), r.Status, strconv.Itoa(r.Attempts),
+				moment(r.CreatedAt), orDash(r.ErrorCode), orDash(short(r.Error)))
+		})
 	a.notePaging(page.paging)
 }
 
-func (a *app) hintChannel(ctx context.Context, db *database, channel string) {
-	a.hintUnlisted(ctx, db, a.effectsPrefix+"side_effect_command", "channel", channel, "outbox effects")
+// hintChannel says that no effect has the channel of a filter.
+func (a *app) hintChannel(ctx context.Context, queue *command.Queue, channel string) {
+	if channel == "" {
+		return
+	}
+	for _, status := range effectStatuses {
+		if list, err := queue.List(ctx, command.Query{Status: status, Channel: channel, Limit: 1}); err != nil ||
+			len(list) > 0 {
+			return
+		}
+	}
+	a.note("no row of %sside_effect_command has the channel %q: is that its name? `outbox effects` lists them",
+		a.effectsPrefix, short(channel))
 }
 
 // effectsChange is what `outbox effects redrive` and `outbox effects discard` print.
@@ -296,8 +275,8 @@ refused (exit code 5). Exit code 4 says that fewer effects were changed than wer
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "every dead effect that the filter selects")
 	m.dryRunFlag(c, "count, and change nothing")
-	f.Var((*selector)(&m.Channel), "channel", "only effects of this channel")
-	f.Var((*selector)(&m.Tenant), "tenant", "only effects of this tenant")
+	f.StringVar(&m.Channel, "channel", "", "only effects of this channel")
+	f.StringVar(&m.Tenant, "tenant", "", "only of this tenant")
 	return c
 }
 
@@ -366,14 +345,15 @@ func (a *app) effectsMutate(
 		q.After = page[len(page)-1].ID
 	}
 	if len(ids) == 0 {
-		a.hintChannel(ctx, db, m.Channel)
+		a.hintChannel(ctx, queue, m.Channel)
 	}
 	done := effectsChange{DryRun: m.dryRun, Effects: len(ids)}
 	if !a.json {
 		a.sayf("%s: %s\n", m.name, many(len(ids), "effect"))
 	}
 	if len(ids) > 0 && !m.dryRun {
-		if err := a.confirm(m.who, fmt.Sprintf("%s %s of %s?", m.name, many(len(ids), "effect"), db.name)); err != nil {
+		of := tables{kindNamed("effects"), place{db.dialect, a.schema, a.effectsPrefix}, db}
+		if err := a.confirm(ctx, m.who, of, m.name+" "+many(len(ids), "effect")); err != nil {
 			return err
 		}
 		for _, id := range ids { // each in a transaction of its own: an effect locks a row that its worker wants

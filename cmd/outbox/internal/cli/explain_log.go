@@ -15,11 +15,6 @@ type explained struct {
 	logState
 }
 
-// explanations are what `outbox explain` prints.
-type explanations struct {
-	Explanations []explained `json:"explanations"`
-}
-
 // explainLog adds what PostgreSQL and walrelay know about events that a program reads from the log.
 func (db *database) explainLog(ctx context.Context, schema, prefix string, list []ops.Explanation,
 ) (all []explained, err error) {

@@ -34,8 +34,8 @@ other command count its events as before.`,
 		Example: "  outbox groups --topic orders",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				g, err := api.Groups(ctx, f)
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				g, err := s.api.Groups(ctx, f)
 				if err != nil {
 					return err
 				}
@@ -45,7 +45,7 @@ other command count its events as before.`,
 					list.Muted = len(g.Groups) - len(list.Groups)
 				}
 				if len(list.Groups) == 0 {
-					a.hintUnseen(ctx, api, f)
+					a.hintUnseen(ctx, s.api, f)
 					list.Groups = []ops.Group{}
 				}
 				return a.print(list, func() { a.printGroups(list) })
@@ -64,13 +64,14 @@ func (a *app) printGroups(g groupList) {
 		return
 	}
 	if len(g.Groups) > 0 {
-		t := &table{}
-		t.add("GROUP", "DEAD", "RETRYING", "BLOCKED", "FIRST", "LAST", "TOPIC", "TYPE", "CODE", "ERROR", "NOTE")
-		for _, v := range g.Groups {
+		const heads = "GROUP|DEAD|RETRYING|BLOCKED|FIRST|LAST|TOPIC|TYPE|CODE|ERROR|NOTE"
+		printRows(a, "", heads, g.Groups, func(t *table, v ops.Group) {
 			t.add(v.Fingerprint, strconv.Itoa(v.Dead), strconv.Itoa(v.Retrying), strconv.Itoa(v.BlockedKeys),
 				moment(v.First), moment(v.Last), v.Topic, v.Type, v.ErrorCode, short(v.Pattern), groupNote(v))
-		}
-		t.write(a.Out)
+		})
+	}
+	if len(g.Groups) > 0 && !g.Groups[0].Muted {
+		a.sayf("group %s: %s\n", g.Groups[0].Fingerprint, g.Groups[0].Fix)
 	}
 	if g.Muted > 0 {
 		a.sayf("%d muted (--muted shows them)\n", g.Muted)
@@ -195,15 +196,15 @@ func (a *app) changeGroup(c *cobra.Command, by *who, fingerprint string, change 
 	if err := by.check(); err != nil {
 		return err
 	}
-	return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-		g, err := api.Groups(ctx, ops.Filter{Fingerprint: fingerprint})
+	return a.withOutbox(c, func(ctx context.Context, s *session) error {
+		g, err := s.api.Groups(ctx, ops.Filter{Fingerprint: fingerprint})
 		if err != nil {
 			return err
 		}
 		for _, one := range g.Groups {
 			change.Events += one.Dead + one.Retrying
 		}
-		err = fn(ctx, api, ops.GroupRequest{
+		err = fn(ctx, s.api, ops.GroupRequest{
 			Fingerprint: fingerprint, Actor: by.actor, Reason: by.reason, DryRun: by.dryRun,
 		})
 		if errors.Is(err, ops.ErrNoGroup) {
@@ -213,12 +214,8 @@ func (a *app) changeGroup(c *cobra.Command, by *who, fingerprint string, change 
 			return err
 		}
 		change.Fingerprint, change.DryRun = fingerprint, by.dryRun
-		is := "is"
-		if by.dryRun {
-			is = "would be"
-		}
 		return a.print(change, func() {
-			a.sayf(text+": it has %s\n", fingerprint, is, many(change.Events, "event"))
+			a.sayf(text+": it has %s\n", fingerprint, by.either("is", "would be"), many(change.Events, "event"))
 		})
 	})
 }

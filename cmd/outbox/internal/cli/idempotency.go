@@ -2,22 +2,21 @@ package cli
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	oncekey "github.com/ormoutbox/ormoutbox/core/once"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
-// keyStatuses are the statuses of the table idempotency_key.
-var keyStatuses = map[string]int{"failed": 0, "held": 1, "done": 2}
+// keyStatuses are those of the keys that list shows.
+var keyStatuses = []oncekey.KeyStatus{oncekey.KeyHeld, oncekey.KeyAbandoned, oncekey.KeyFailed, oncekey.KeyDone}
 
 // abandoned is the status of a key that is held, and whose lease is over.
-const abandoned = "abandoned"
+const abandoned = string(oncekey.KeyAbandoned)
 
 // scopeState counts the keys of a scope.
 type scopeState struct {
@@ -27,11 +26,6 @@ type scopeState struct {
 	Failed    int64  `json:"failed"`
 	Done      int64  `json:"done"`
 	Capped    bool   `json:"capped"` // older keys were not counted
-}
-
-// scopeList is what `outbox idempotency` prints.
-type scopeList struct {
-	Scopes []scopeState `json:"scopes"`
 }
 
 // keyRow is an idempotency key as list prints it. The stored result is not among its fields.
@@ -78,61 +72,42 @@ key is deleted by the cleanup of the services.`,
 	}, a.idempotencyListCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.withKind(c, "keys", func(ctx context.Context, db *database) error {
-			rows, err := a.keyRows(ctx, db, keyFilter{limit: maxCounted})
+		return a.withKeys(c, func(ctx context.Context, store *sqlonce.Store) error {
+			scopes, err := store.Backlog(ctx, maxCounted)
 			if err != nil {
 				return err
 			}
-			states := scopeStates(rows)
-			return a.print(scopeList{states}, func() { a.printScopes(states) })
+			states := converted(scopes, scopeStateOf)
+			return a.print(listing{"scopes": states}, func() { a.printScopes(states) })
 		})
 	}
 	return c
 }
 
-func scopeStates(rows []keyRow) []scopeState {
-	by := map[string]*scopeState{}
-	for _, r := range rows {
-		s := by[r.Scope]
-		if s == nil {
-			s = &scopeState{Scope: r.Scope, Capped: len(rows) >= maxCounted}
-			by[r.Scope] = s
+// withKeys runs fn with the table of keys, whose prefix is that of --prefix, or none.
+func (a *app) withKeys(c *cobra.Command, fn func(ctx context.Context, store *sqlonce.Store) error) error {
+	return a.withKind(c, "keys", func(ctx context.Context, db *database) error {
+		store, err := sqlonce.New(db.DB, sqlonce.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.prefix})
+		if err != nil {
+			return usage("%w", err)
 		}
-		switch r.Status {
-		case "held":
-			s.Held++
-		case abandoned:
-			s.Abandoned++
-		case "failed":
-			s.Failed++
-		default:
-			s.Done++
-		}
+		return fn(ctx, store)
+	})
+}
+
+func scopeStateOf(b oncekey.Backlog) scopeState {
+	return scopeState{
+		Scope: b.Scope, Held: int64(b.Held), Abandoned: int64(b.Abandoned), Failed: int64(b.Failed),
+		Done: int64(b.Done), Capped: b.More,
 	}
-	states := []scopeState{}
-	for _, scope := range slices.Sorted(maps.Keys(by)) {
-		states = append(states, *by[scope])
-	}
-	return states
 }
 
 func (a *app) printScopes(states []scopeState) {
-	if len(states) == 0 {
-		a.sayf("no key is stored\n")
-		return
-	}
-	t := &table{}
-	t.add("SCOPE", "HELD", "ABANDONED", "FAILED", "DONE")
-	for _, s := range states {
-		num := func(n int64) string {
-			if s.Capped {
-				return strconv.FormatInt(n, 10) + "+"
-			}
-			return strconv.FormatInt(n, 10)
-		}
-		t.add(short(s.Scope), num(s.Held), num(s.Abandoned), num(s.Failed), num(s.Done))
-	}
-	t.write(a.Out)
+	printRows(a, "no key is stored", "SCOPE|HELD|ABANDONED|FAILED|DONE", states,
+		func(t *table, s scopeState) {
+			num := func(n int64) string { return counted(n, s.Capped) }
+			t.add(short(s.Scope), num(s.Held), num(s.Abandoned), num(s.Failed), num(s.Done))
+		})
 }
 
 func (a *app) idempotencyListCommand() *cobra.Command {
@@ -147,21 +122,18 @@ code 1 says that no key has that id, or none that the other flags select.`,
 			"  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91 --json",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if _, known := keyStatuses[f.status]; f.status != "" && f.status != abandoned && !known {
+			if f.status != "" && !slices.Contains(keyStatuses, oncekey.KeyStatus(f.status)) {
 				return usage("--status %q: it is held, abandoned, failed or done", f.status)
 			}
-			if f.limit < 1 || f.limit > 1000 {
-				return usage("--limit %d: it is 1 to 1000", f.limit)
-			}
-			return a.withKind(c, "keys", func(ctx context.Context, db *database) error {
-				rows, err := a.keyRows(ctx, db, f)
+			return a.withKeys(c, func(ctx context.Context, store *sqlonce.Store) error {
+				rows, more, err := keyRows(ctx, store, f)
 				if err != nil {
 					return err
 				}
 				if len(rows) == 0 {
-					a.hintUnlisted(ctx, db, a.prefix+"idempotency_key", "scope", f.scope, "outbox idempotency")
+					a.hintScope(ctx, store, f.scope)
 				}
-				page := keyPage{Keys: rows, paging: paging{More: len(rows) == f.limit}}
+				page := keyPage{Keys: rows, paging: paging{More: more}}
 				err = a.print(page, func() { a.printKeyRows(page) })
 				if err == nil && f.id != "" && len(rows) == 0 {
 					err = exit(ExitFailed, "no such key has the id %s", short(f.id))
@@ -171,89 +143,78 @@ code 1 says that no key has that id, or none that the other flags select.`,
 		},
 	}
 	flags := c.Flags()
-	flags.Var((*selector)(&f.scope), "scope", "only keys of this scope")
-	flags.Var((*selector)(&f.tenant), "tenant", "only keys of this tenant")
-	flags.Var((*selector)(&f.id), "id", "only this key, as the client sends it")
+	flags.StringVar(&f.scope, "scope", "", "only keys of this scope")
+	flags.StringVar(&f.tenant, "tenant", "", "only of this tenant")
+	flags.StringVar(&f.id, "id", "", "only this key, as the client sends it")
 	flags.StringVar(&f.status, "status", "", "held (also abandoned), abandoned, failed or done (default: all)")
-	flags.IntVar(&f.limit, "limit", 100, "keys to list, up to 1000")
-	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
-		[]string{"held", abandoned, "failed", "done"}, cobra.ShellCompDirectiveNoFileComp))
+	limitFlag(c, &f.limit, 100, 1000, "keys to list")
+	complete(c, "status", "held", abandoned, "failed", "done")
 	return c
 }
 
-// keyRows reads the keys that a filter selects.
-func (a *app) keyRows(ctx context.Context, db *database, f keyFilter) ([]keyRow, error) {
-	now, err := db.now(ctx)
-	if err != nil {
-		return nil, err
+// hintScope says that no key has the scope of a filter.
+func (a *app) hintScope(ctx context.Context, store *sqlonce.Store, scope string) {
+	scopes, err := store.Backlog(ctx, maxCounted)
+	if err == nil {
+		a.hintUnlisted("idempotency_key", "scope", scope, "outbox idempotency",
+			converted(scopes, func(b oncekey.Backlog) string { return b.Scope }))
 	}
-	from := db.quote(a.schema, a.prefix+"idempotency_key")
-	if f.id == "" {
-		from = fmt.Sprintf("(SELECT scope, tenant, id, status, attempts, created_at, lease_until, done_at, expires_at "+
-			"FROM %s ORDER BY expires_at DESC LIMIT %d)", from, maxCounted)
+}
+
+// keyRows reads the keys that a filter selects, and says whether there are more. Without the id of a
+// key it looks at maxCounted keys.
+func keyRows(ctx context.Context, store *sqlonce.Store, f keyFilter) (all []keyRow, more bool, err error) {
+	all = []keyRow{}
+	q := oncekey.KeyQuery{Scope: f.scope, Tenant: f.tenant, ID: f.id}
+	held := f.status == string(oncekey.KeyHeld) // also the abandoned ones
+	if !held {
+		q.Status = oncekey.KeyStatus(f.status)
 	}
-	var conds []string
-	var args []any
-	for _, c := range []struct{ column, value string }{{"scope", f.scope}, {"tenant", f.tenant}, {"id", f.id}} {
-		if c.value != "" {
-			conds, args = append(conds, "k."+c.column+" = ?"), append(args, c.value)
+	for looked := 0; f.id != "" || looked < maxCounted; looked += keysLook {
+		q.Limit = min(f.limit-len(all), 1000)
+		page, err := store.ListKeys(ctx, q)
+		if err != nil {
+			return nil, false, err
 		}
-	}
-	switch f.status {
-	case "":
-	case abandoned:
-		conds = append(conds, "k.status = 1", db.micros("k.lease_until")+" < "+strconv.FormatInt(now.UnixMicro(), 10))
-	default:
-		conds = append(conds, "k.status = "+strconv.Itoa(keyStatuses[f.status]))
-	}
-	query := "SELECT k.scope, k.tenant, k.id, k.status, k.attempts, " + db.micros("k.created_at") + ", " +
-		db.micros("k.lease_until") + ", " + db.micros("k.done_at") + ", " + db.micros("k.expires_at") +
-		" FROM " + from + " k"
-	if len(conds) > 0 {
-		query += " WHERE " + strings.Join(conds, " AND ")
-	}
-	query += " ORDER BY k.expires_at DESC LIMIT " + strconv.Itoa(f.limit)
-	all := []keyRow{}
-	err = db.each(ctx, db.bind(query), args, func(rows *sql.Rows) error {
-		var r keyRow
-		var status int
-		var created, lease, done, expires nullMicros
-		if err := rows.Scan(&r.Scope, &r.Tenant, &r.ID, &status, &r.Attempts, &created, &lease, &done,
-			&expires); err != nil {
-			return err
-		}
-		for name, n := range keyStatuses {
-			if n == status {
-				r.Status = name
+		for _, k := range page.Keys {
+			if !held || k.Status == oncekey.KeyHeld || k.Status == oncekey.KeyAbandoned {
+				all = append(all, keyRowOf(k))
 			}
 		}
-		r.CreatedAt, r.ExpiresAt, r.LeaseUntil, r.DoneAt = created.Time, expires.Time, lease.orNil(), done.orNil()
-		if r.LeaseUntil != nil && lease.Before(now) {
-			r.Status = abandoned
+		if q.After = page.Next; page.Next == "" || len(all) == f.limit {
+			return all, page.Next != "", nil
 		}
-		all = append(all, r)
-		return nil
-	})
-	return all, err
+	}
+	return all, true, nil
+}
+
+// keysLook is how many keys a call of ListKeys looks at, if it finds few of them.
+const keysLook = 10_000
+
+func keyRowOf(k oncekey.StoredKey) keyRow {
+	orNil := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return &t
+	}
+	return keyRow{
+		Scope: k.Key.Scope, Tenant: k.Key.Tenant, ID: k.Key.ID, Status: string(k.Status), Attempts: k.Attempts,
+		CreatedAt: k.CreatedAt, LeaseUntil: orNil(k.LeaseUntil), DoneAt: orNil(k.DoneAt), ExpiresAt: k.ExpiresAt,
+	}
 }
 
 func (a *app) printKeyRows(page keyPage) {
-	if len(page.Keys) == 0 {
-		a.sayf("no key\n")
-		return
-	}
 	orNone := func(t *time.Time) string {
 		if t == nil {
 			return "-"
 		}
 		return moment(*t)
 	}
-	t := &table{}
-	t.add("SCOPE", "TENANT", "ID", "STATUS", "ATTEMPTS", "CREATED", "LEASE UNTIL", "DONE", "EXPIRES")
-	for _, r := range page.Keys {
-		t.add(short(r.Scope), orDash(short(r.Tenant)), short(r.ID), r.Status, strconv.Itoa(r.Attempts),
-			moment(r.CreatedAt), orNone(r.LeaseUntil), orNone(r.DoneAt), moment(r.ExpiresAt))
-	}
-	t.write(a.Out)
+	printRows(a, "no key", "SCOPE|TENANT|ID|STATUS|ATTEMPTS|CREATED|LEASE UNTIL|DONE|EXPIRES", page.Keys,
+		func(t *table, r keyRow) {
+			t.add(short(r.Scope), orDash(short(r.Tenant)), short(r.ID), r.Status, strconv.Itoa(r.Attempts),
+				moment(r.CreatedAt), orNone(r.LeaseUntil), orNone(r.DoneAt), moment(r.ExpiresAt))
+		})
 	a.notePaging(page.paging)
 }

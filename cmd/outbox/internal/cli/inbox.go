@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,21 +13,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 )
 
-// inboxStatuses are the statuses of the messages in the table inbox_failure, as inboxStatusOf
-// returns them.
-var inboxStatuses = map[string]int{"discarded": -1, "redriven": 0, "processing": 1, "failed": 3, "dead": 4}
-
-// inboxStatusOf is the status of a row. A discarded message is stored like a redriven one, with
-// another code.
-const inboxStatusOf = "CASE WHEN status = 0 AND COALESCE(last_error_code, '') = 'discarded' THEN -1 ELSE status END"
-
-func inboxStatus(n int) string {
-	for name, status := range inboxStatuses {
-		if status == n {
-			return name
-		}
-	}
-	return strconv.Itoa(n)
+// inboxStatuses are those of the messages that list shows.
+var inboxStatuses = []inbox.Status{
+	inbox.StatusFailed, inbox.StatusDead, inbox.StatusRedriven, inbox.StatusDiscarded, inbox.StatusProcessing,
 }
 
 // inboxState counts the events that a handler has failed with.
@@ -41,6 +27,8 @@ type inboxState struct {
 	Redriven   int64   `json:"redriven"`
 	Processing int64   `json:"processing"`
 	OldestSecs float64 `json:"oldest_seconds"` // since the oldest of them was received
+
+	capped bool // there may be more than was counted
 }
 
 // inboxBacklog is what `outbox inbox` prints.
@@ -91,7 +79,7 @@ func (a *app) inboxCommand() *cobra.Command {
 	maxDead := int64(-1)
 	c := group(&cobra.Command{
 		Use:   "inbox",
-		Short: "Count the messages that consumers failed with, list them, and redrive or discard the dead ones",
+		Short: "Count, list, redrive, release and discard the messages that consumers failed with",
 		Long: `inbox counts the messages that the handlers of consumers have failed with:
 
   failed      will be tried again when it is delivered again
@@ -99,15 +87,15 @@ func (a *app) inboxCommand() *cobra.Command {
   redriven    a person wants it processed: waits for its delivery
   processing  another program wrote that it works on it
 
-At most 100,000 are counted; a plus behind a number says that there may be more. Messages that were
-processed or discarded are not among them.`,
+At most 100,000 of a consumer are counted of each kind; a plus behind a number says that there may be
+more. Messages that were processed or discarded are not among them.`,
 		Example: "  outbox inbox\n  outbox inbox list --status dead\n" +
 			"  outbox inbox redrive --consumer mailer --all --reason 'bug 17 repaired'",
-	}, a.inboxListCommand(), a.inboxRedriveCommand(), a.inboxDiscardCommand())
+	}, a.inboxListCommand(), a.inboxRedriveCommand(), a.inboxReleaseCommand(), a.inboxDiscardCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return a.withInbox(c, func(ctx context.Context, db *database, _ *sqlinbox.Store) error {
-			b, err := a.inboxBacklog(ctx, db)
+		return a.withInbox(c, func(ctx context.Context, db *database, store *sqlinbox.Store) error {
+			b, err := inboxBacklogOf(ctx, db, store)
 			if err != nil {
 				return err
 			}
@@ -137,79 +125,35 @@ func (a *app) withInbox(
 	})
 }
 
-func (a *app) inboxBacklog(ctx context.Context, db *database) (b inboxBacklog, err error) {
+// inboxBacklogOf counts the messages of the handlers that have failed with some.
+func inboxBacklogOf(ctx context.Context, db *database, store *sqlinbox.Store) (b inboxBacklog, err error) {
 	b = inboxBacklog{Database: db.name, Handlers: []inboxState{}}
-	now, err := db.now(ctx)
-	if err != nil {
-		return b, err
+	handlers, err := store.Backlog(ctx, maxCounted)
+	for _, h := range handlers {
+		if h.Failed+h.Dead+h.Redriven+h.Processing == 0 {
+			continue
+		}
+		b.Handlers = append(b.Handlers, inboxStateOf(h))
+		b.Dead += int64(h.Dead)
+		b.Capped = b.Capped || h.More
 	}
-	query := "SELECT consumer, handler, status, COUNT(*), MIN(" + db.micros("received_at") +
-		") FROM (SELECT consumer, handler, status, received_at FROM " + db.quote(a.schema, a.prefix+"inbox_failure") +
-		" WHERE " + inboxStatusOf + " >= 0 LIMIT " + strconv.Itoa(maxCounted) +
-		") f GROUP BY consumer, handler, status ORDER BY consumer, handler"
-	var total int64
-	err = db.each(ctx, query, nil, func(rows *sql.Rows) error {
-		var s inboxState
-		var status int
-		var n int64
-		var received nullMicros
-		if err := rows.Scan(&s.Consumer, &s.Handler, &status, &n, &received); err != nil {
-			return err
-		}
-		last := len(b.Handlers) - 1
-		if last < 0 || b.Handlers[last].Consumer != s.Consumer || b.Handlers[last].Handler != s.Handler {
-			b.Handlers = append(b.Handlers, s)
-			last++
-		}
-		h := &b.Handlers[last]
-		h.OldestSecs = max(h.OldestSecs, now.Sub(received.Time).Seconds())
-		switch status {
-		case inboxStatuses["redriven"]:
-			h.Redriven += n
-		case inboxStatuses["processing"]:
-			h.Processing += n
-		case inboxStatuses["failed"]:
-			h.Failed += n
-		case inboxStatuses["dead"]:
-			h.Dead += n
-			b.Dead += n
-		}
-		total += n
-		return nil
-	})
-	b.Capped = total >= maxCounted
 	return b, err
 }
 
 func (a *app) printInboxBacklog(b inboxBacklog) {
 	a.sayf("%s\n", b.Database)
-	if len(b.Handlers) == 0 {
-		a.sayf("no message has failed\n")
-		return
-	}
-	num := func(n int64) string {
-		if b.Capped {
-			return strconv.FormatInt(n, 10) + "+"
-		}
-		return strconv.FormatInt(n, 10)
-	}
-	t := &table{}
-	t.add("CONSUMER", "HANDLER", "FAILED", "DEAD", "REDRIVEN", "PROCESSING", "OLDEST")
-	for _, s := range b.Handlers {
-		dead := num(s.Dead)
-		if s.Dead > 0 {
-			dead = a.paint(red, dead)
-		}
-		t.add(s.Consumer, s.Handler, num(s.Failed), dead, num(s.Redriven), num(s.Processing),
-			age(seconds(s.OldestSecs)))
-	}
-	t.write(a.Out)
+	num := func(n int64) string { return counted(n, b.Capped) }
+	printRows(a, "no message has failed", "CONSUMER|HANDLER|FAILED|DEAD|REDRIVEN|PROCESSING|OLDEST", b.Handlers,
+		func(t *table, s inboxState) {
+			t.add(s.Consumer, s.Handler, num(s.Failed), a.inRed(s.Dead > 0, num(s.Dead)), num(s.Redriven),
+				num(s.Processing), age(seconds(s.OldestSecs)))
+		})
 }
 
 func (f *inboxFilter) flags(c *cobra.Command) {
-	c.Flags().Var((*selector)(&f.consumer), "consumer", "only messages of this consumer")
-	c.Flags().Var((*selector)(&f.handler), "handler", "only messages of this handler")
-	c.Flags().Var((*selector)(&f.tenant), "tenant", "only messages of this tenant")
+	c.Flags().StringVar(&f.consumer, "consumer", "", "only messages of this consumer")
+	c.Flags().StringVar(&f.handler, "handler", "", "only messages of this handler")
+	c.Flags().StringVar(&f.tenant, "tenant", "", "only of this tenant")
 }
 
 func (a *app) inboxListCommand() *cobra.Command {
@@ -217,102 +161,95 @@ func (a *app) inboxListCommand() *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List messages that consumers failed with, those that were received first at the top",
-		Long: `list lists the messages that handlers have failed with, each with its last failure. A message that
+		Short: "List messages that consumers failed with, the dead ones of each consumer first",
+		Long: `list lists the messages that handlers have failed with, each with its last failure, by consumer. Those
+of a consumer are ordered by status, and then those that were received first come first. A message that
 a person redrove or discarded has the actor and the reason in its place. The inbox has no payloads:
 they are in the broker, or in its dead-letter queue.`,
 		Example: "  outbox inbox list --status dead --consumer mailer\n" +
 			"  outbox inbox list --event 01998b8c-2f6e-7a11-9d3b-8d1c0e3b5a10",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if _, ok := inboxStatuses[f.status]; !ok && f.status != "" {
+			if f.status != "" && !slices.Contains(inboxStatuses, inbox.Status(f.status)) {
 				return usage("--status %q: it is failed, dead, redriven, discarded or processing", f.status)
 			}
-			if limit < 1 || limit > 10_000 {
-				return usage("--limit %d: it is 1 to 10000", limit)
-			}
-			return a.withInbox(c, func(ctx context.Context, db *database, _ *sqlinbox.Store) error {
-				rows, err := a.inboxRows(ctx, db, f, limit)
+			return a.withInbox(c, func(ctx context.Context, _ *database, store *sqlinbox.Store) error {
+				rows, more, err := inboxRows(ctx, store, f, limit)
 				if err != nil {
 					return err
 				}
 				if len(rows) == 0 {
-					a.hintInbox(ctx, db, f)
+					a.hintInbox(ctx, store, f)
 				}
-				page := inboxPage{Messages: rows, paging: paging{More: len(rows) == limit}}
+				page := inboxPage{Messages: rows, paging: paging{More: more}}
 				return a.print(page, func() { a.printInboxRows(page) })
 			})
 		},
 	}
 	f.flags(c)
 	c.Flags().StringVar(&f.status, "status", "", "failed, dead, redriven, discarded or processing (default: all)")
-	c.Flags().Var((*selector)(&f.eventID), "event", "only this event")
-	c.Flags().IntVar(&limit, "limit", 100, "messages to list, up to 10000")
-	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
-		[]string{"failed", "dead", "redriven", "discarded", "processing"}, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(&f.eventID, "event", "", "only this event")
+	limitFlag(c, &limit, 100, 1_0000, "messages to list")
+	complete(c, "status", "failed", "dead", "redriven", "discarded", "processing")
 	return c
 }
 
-func (a *app) inboxRows(ctx context.Context, db *database, f inboxFilter, limit int) (all []inboxRow, err error) {
-	query := "SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type, ''), COALESCE(source_topic, ''), " +
-		"source_partition, source_offset, COALESCE(partition_key, ''), " + inboxStatusOf + ", attempts, " +
-		"COALESCE(last_error_code, ''), COALESCE(last_error, ''), " + db.micros("received_at") + ", " +
-		db.micros("failed_at") + " FROM " + db.quote(a.schema, a.prefix+"inbox_failure")
-	var conds []string
-	var args []any
-	for _, c := range []struct{ column, value string }{
-		{"consumer", f.consumer},
-		{"handler", f.handler},
-		{"tenant_id", f.tenant},
-		{"event_id", f.eventID},
-	} {
-		if c.value != "" {
-			conds, args = append(conds, c.column+" = ?"), append(args, c.value)
-		}
-	}
-	if f.status != "" {
-		status := inboxStatuses[f.status]
-		conds = append(conds, "status = "+strconv.Itoa(max(status, 0)), inboxStatusOf+" = "+strconv.Itoa(status))
-	}
-	if len(conds) > 0 {
-		query += " WHERE " + strings.Join(conds, " AND ")
-	}
-	query += " ORDER BY received_at, consumer, handler, tenant_id, event_id LIMIT " + strconv.Itoa(limit)
+// inboxRows lists at most limit messages, and says whether there are more.
+func inboxRows(ctx context.Context, store *sqlinbox.Store, f inboxFilter, limit int) (all []inboxRow, more bool,
+	err error,
+) {
 	all = []inboxRow{}
-	err = db.each(ctx, db.bind(query), args, func(rows *sql.Rows) error {
-		var r inboxRow
-		var status int
-		var received, failed nullMicros
-		if err := rows.Scan(&r.Consumer, &r.Handler, &r.Tenant, &r.EventID, &r.Type, &r.Topic, &r.Partition, &r.Offset,
-			&r.Key, &status, &r.Attempts, &r.ErrorCode, &r.Error, &received, &failed); err != nil {
-			return err
+	q := inbox.FailedQuery{
+		Consumer: f.consumer, Handler: f.handler, Tenant: f.tenant, EventID: f.eventID, Status: inbox.Status(f.status),
+	}
+	for {
+		q.Limit = min(limit-len(all), 1000)
+		page, err := store.ListFailed(ctx, q)
+		if err != nil {
+			return nil, false, err
 		}
-		r.Status, r.ReceivedAt, r.FailedAt = inboxStatus(status), received.Time, failed.orNil()
-		all = append(all, r)
-		return nil
-	})
-	return all, err
+		all = append(all, converted(page.Events, inboxRowOf)...)
+		if q.After = page.Next; page.Next == "" || len(all) == limit {
+			return all, page.Next != "", nil
+		}
+	}
+}
+
+func inboxRowOf(e inbox.FailedEvent) inboxRow {
+	r := inboxRow{
+		Consumer: e.Consumer, Handler: e.Handler, Tenant: e.Tenant, EventID: e.EventID, Type: e.Type, Topic: e.Topic,
+		Key: e.PartitionKey, Status: string(e.Status), Attempts: e.Attempts, ErrorCode: e.Code, Error: e.Text,
+		ReceivedAt: e.ReceivedAt,
+	}
+	if e.Located {
+		r.Partition, r.Offset = &e.Partition, &e.Offset
+	}
+	if !e.FailedAt.IsZero() {
+		r.FailedAt = &e.FailedAt
+	}
+	return r
 }
 
 func (a *app) printInboxRows(page inboxPage) {
-	if len(page.Messages) == 0 {
-		a.sayf("no message\n")
-		return
-	}
-	t := &table{}
-	t.add("CONSUMER", "HANDLER", "EVENT", "STATUS", "TOPIC", "TYPE", "KEY", "ATTEMPTS", "RECEIVED", "CODE", "ERROR")
-	for _, r := range page.Messages {
-		t.add(r.Consumer, r.Handler, r.EventID, r.Status, orDash(r.place()), orDash(r.Type), orDash(short(r.Key)),
-			strconv.Itoa(r.Attempts), moment(r.ReceivedAt), orDash(r.ErrorCode), orDash(short(r.Error)))
-	}
-	t.write(a.Out)
+	const heads = "CONSUMER|HANDLER|EVENT|STATUS|TOPIC|TYPE|KEY|ATTEMPTS|RECEIVED|CODE|ERROR"
+	printRows(a, "no message", heads, page.Messages,
+		func(t *table, r inboxRow) {
+			t.add(r.Consumer, r.Handler, r.EventID, r.Status, orDash(r.place()), orDash(r.Type), orDash(short(r.Key)),
+				strconv.Itoa(r.Attempts), moment(r.ReceivedAt), orDash(r.ErrorCode), orDash(short(r.Error)))
+		})
 	a.notePaging(page.paging)
 }
 
-// hintInbox says which name of a filter no message has.
-func (a *app) hintInbox(ctx context.Context, db *database, f inboxFilter) {
-	a.hintUnlisted(ctx, db, a.prefix+"inbox_failure", "consumer", f.consumer, "outbox inbox")
-	a.hintUnlisted(ctx, db, a.prefix+"inbox_failure", "handler", f.handler, "outbox inbox")
+// hintInbox says which name of a filter no handler has.
+func (a *app) hintInbox(ctx context.Context, store *sqlinbox.Store, f inboxFilter) {
+	handlers, err := store.Backlog(ctx, 1)
+	if err != nil {
+		return
+	}
+	a.hintUnlisted("inbox_failure", "consumer", f.consumer, "outbox inbox", converted(handlers,
+		func(b inbox.Backlog) string { return b.Consumer }))
+	a.hintUnlisted("inbox_failure", "handler", f.handler, "outbox inbox", converted(handlers,
+		func(b inbox.Backlog) string { return b.Handler }))
 }
 
 // inboxChange is what `outbox inbox redrive` and `outbox inbox discard` print.
@@ -336,9 +273,9 @@ func (a *app) inboxRedriveCommand() *cobra.Command {
 		"Let dead messages be processed when they are delivered again",
 		`redrive lets dead messages of a consumer be processed, with fresh attempts, when they are delivered
 again: from the dead-letter queue, or by a replay. It delivers nothing, because the inbox has no
-payloads. In the service, Inbox.Release of module inbox redrives the messages of a poison queue and
-delivers them. Actor and reason are stored with the message until then. A message that is never to be
-processed is for: outbox inbox discard.
+payloads. To redrive the messages of a poison queue and deliver them: outbox inbox release. Actor and
+reason are stored with the message until then. A message that is never to be processed is for: outbox
+inbox discard.
 
 If the consumers have a Cache in front of the table, redrive in the service (Inbox.Redrive), or empty
 the cache.`)
@@ -392,15 +329,15 @@ func (a *app) inboxMutate(
 		return err
 	}
 	if len(keys) == 0 {
-		a.hintInbox(ctx, db, m.inboxFilter)
+		a.hintInbox(ctx, store, m.inboxFilter)
 	}
 	done := inboxChange{DryRun: m.dryRun, Messages: len(keys)}
 	if !a.json {
 		a.sayf("%s: %s of consumer %s\n", m.name, many(len(keys), "dead message"), m.consumer)
 	}
 	if len(keys) > 0 && !m.dryRun {
-		ask := fmt.Sprintf("%s %s of %s?", m.name, many(len(keys), "message"), db.name)
-		if err := a.confirm(m.who, ask); err != nil {
+		ask := m.name + " " + many(len(keys), "message")
+		if err := a.confirm(ctx, m.who, a.tables(db, "inbox"), ask); err != nil {
 			return err
 		}
 		for chunk := range slices.Chunk(keys, 500) {
@@ -417,7 +354,7 @@ func (a *app) inboxMutate(
 		}
 	})
 	if m.name == "redrive" && done.Changed > 0 {
-		a.note("nothing is delivered by this: Inbox.Release in the service delivers the messages of a poison queue. " +
+		a.note("nothing is delivered by this: `outbox inbox release` delivers the messages of a poison queue. " +
 			"Without one, reset the consumer group")
 	}
 	switch {

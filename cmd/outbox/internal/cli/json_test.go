@@ -57,6 +57,7 @@ var jsonBefore, jsonAfter = []jsonStep{
 	{args: "migrate get", list: "files"},
 	{args: "show {event}", list: "events"},
 	{args: "explain {event}", list: "explanations"},
+	{args: "history", list: "points"},
 	{args: "tail --since 1h --limit 1"},
 	{args: "probe --listen {listen}"},
 	{args: "pause orders --reason x --yes"},
@@ -72,10 +73,13 @@ var jsonBefore, jsonAfter = []jsonStep{
 	{args: "keys reset --reason x --yes"},
 	{args: "inbox redrive {message} --consumer mailer --reason x --dry-run"},
 	{args: "inbox discard {message} --consumer mailer --reason x --dry-run"},
+	{args: "inbox release --consumer mailer --from {queue} --dry-run", list: "groups"},
 	{args: "effects redrive {effect} --reason x --dry-run"},
 	{args: "effects discard {effect} --reason x --dry-run"},
 	{args: "redrive {event} --reason x --dry-run"},
 	{args: "discard {event} --reason x --dry-run"},
+	{args: "edit {event} --header a=b --reason x --dry-run"},
+	{args: "erase --aggregate customer/42 --dry-run"},
 	{args: "redrive plan --reason x"},
 	{args: "plans show {plan}"},
 	{args: "redrive apply {plan} --dry-run"},
@@ -139,29 +143,7 @@ func TestJSONOfEveryCommand(t *testing.T) {
 		walk(s)
 	}
 
-	w.ok("window", "declare", "mails", "search", "--keep", "1h", "--reason", "x", "--yes")
-	w.publish(core.Event{Type: "sent", Topic: "mails", Payload: []byte("{}")})
-	w.drain(nil, core.BlockKey)
-	w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: "7", Payload: []byte("{}")})
-	w.drain(core.Permanent(errNoTotal), core.BlockKey)
-	names["message"] = core.NewEventID()
-	w.failInbox("mailer", names["message"], true)
-	names["effect"] = w.deadEffect("1")
-	w.exec("INSERT INTO idempotency_key (scope, tenant, id, fingerprint, status, owner, fence, attempts, " +
-		"created_at, updated_at, expires_at) VALUES ('POST /orders', '', '1', x'', 0, '', 1, 1, 1, 1, 1)")
-	health := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		_, _ = rw.Write([]byte(`{"status":"ok"}`))
-	}))
-	t.Cleanup(health.Close)
-	_, port, err := net.SplitHostPort(health.Listener.Addr().String())
-	must(t, err)
-	names["listen"] = "127.0.0.1:" + port
-	var dead deadPage
-	w.json(&dead, "dead")
-	names["event"] = dead.Events[0].ID
-	var groups groupList
-	w.json(&groups, "groups")
-	names["group"] = groups.Groups[0].Fingerprint
+	maps.Copy(names, w.populate(`{"status":"ok"}`))
 	for _, s := range slices.Concat(jsonBefore, jsonLists, jsonAfter) {
 		object := walk(s)
 		var id string
@@ -170,13 +152,47 @@ func TestJSONOfEveryCommand(t *testing.T) {
 		}
 	}
 
-	walked["outbox relay"] = true // it runs until it is stopped, and logs JSON
+	walked["outbox relay"], walked["outbox ui"] = true, true // they run until they are stopped
 	for _, c := range leaves(NewRoot()) {
 		if !walked[c.CommandPath()] {
 			t.Errorf("%s is not among the commands that are tried here", c.CommandPath())
 		}
 	}
 	shapes.compare(t)
+}
+
+// populate puts something of each kind into the tables, and returns what the placeholders of the
+// steps stand for. health is what a relay says of its health.
+func (w *world) populate(health string) (names map[string]string) {
+	w.Helper()
+	names = map[string]string{}
+	w.ok("window", "declare", "mails", "search", "--keep", "1h", "--reason", "x", "--yes")
+	w.publish(core.Event{Type: "sent", Topic: "mails", Payload: []byte("{}")})
+	w.drain(nil, core.BlockKey)
+	w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: "7", Payload: []byte("{}")})
+	w.drain(core.Permanent(errNoTotal), core.BlockKey)
+	names["message"] = core.NewEventID()
+	w.failInbox("mailer", names["message"], true)
+	parked := newParking(w)
+	parked.park(core.NewEventID(), "ada")
+	names["queue"] = parked.from
+	names["effect"] = w.deadEffect("1")
+	w.exec("INSERT INTO idempotency_key (scope, tenant, id, fingerprint, status, owner, fence, attempts, " +
+		"created_at, updated_at, expires_at) VALUES ('POST /orders', '', '1', x'', 0, '', 1, 1, 1, 1, 1)")
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = rw.Write([]byte(health))
+	}))
+	w.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	must(w, err)
+	names["listen"] = "127.0.0.1:" + port
+	var dead deadPage
+	w.json(&dead, "dead")
+	names["event"] = dead.Events[0].ID
+	var groups groupList
+	w.json(&groups, "groups")
+	names["group"] = groups.Groups[0].Fingerprint
+	return names
 }
 
 // jsonShapes has the types of each field that a command has printed, by the command and the path of

@@ -146,8 +146,7 @@ func (a *app) noteUnconfirmed(ctx context.Context, db *database, p ops.Plan) {
 	if err != nil || len(bookmarks) == 0 {
 		return
 	}
-	published, err := db.publishedFrom(ctx, a.schema, a.prefixOf(), bookmarks,
-		converted(p.IDs, core.RowID.String))
+	published, err := db.publishedFrom(ctx, a.schema, a.prefixOf(), bookmarks, converted(p.IDs, core.RowID.String))
 	if n := p.ByLog - len(published); err == nil && n > 0 {
 		a.note("walrelay has not confirmed %d of them yet%s: it publishes them, and a replay sends them twice, "+
 			"perhaps before earlier events of their keys", n, asOf(writtenAt(bookmarks)))

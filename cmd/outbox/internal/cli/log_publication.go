@@ -25,7 +25,7 @@ WHERE p.pubname = $1 AND c.oid = $2::text::regclass`
 
 // publications compares the publications of walrelay's slots with what it needs. A publication has
 // the name of its slot, unless Config.Publication says otherwise, which no table tells.
-func (x *examination) publications(ctx context.Context, slots []slot) (all []finding, err error) {
+func (x *examination) publications(ctx context.Context, slots []slot) error {
 	table := x.db.quote(x.schema, x.prefix+"event")
 	for _, s := range slots {
 		if s.mark == nil || s.left != nil {
@@ -33,22 +33,20 @@ func (x *examination) publications(ctx context.Context, slots []slot) (all []fin
 		}
 		lacks, err := x.db.publicationLacks(ctx, s.name, table)
 		if err != nil {
-			return all, err
+			return err
 		}
 		if lacks != "" {
 			name := quoted(s.name)
-			all = append(all, finding{
-				Check: "log", Level: levelFailure, Found: fmt.Sprintf("publication %s %s", s.name, lacks),
-				Cause: "walrelay gets no event that commits meanwhile, or not all of it; if it runs, it publishes " +
-					"them from the table when the publication is right again; those that committed while it did not " +
+			x.fail(fmt.Sprintf("publication %s %s", s.name, lacks),
+				"walrelay gets no event that commits meanwhile, or not all of it; if it runs, it publishes "+
+					"them from the table when the publication is right again; those that committed while it did not "+
 					"run have to be replayed",
-				Fix: "ALTER PUBLICATION " + name + " SET TABLE " + table + " WHERE (claimed_by = '" + core.LogReader +
-					"'); ALTER PUBLICATION " + name + " SET (publish = 'insert', publish_via_partition_root = true): " +
-					relayGuide,
-			})
+				"ALTER PUBLICATION "+name+" SET TABLE "+table+" WHERE (claimed_by = '"+core.LogReader+
+					"'); ALTER PUBLICATION "+name+" SET (publish = 'insert', publish_via_partition_root = true): "+
+					relayGuide)
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // publicationLacks says what a publication lacks that walrelay needs. Empty: nothing, or there is

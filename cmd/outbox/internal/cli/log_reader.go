@@ -79,6 +79,29 @@ func (db *database) mayWaitInLog(ctx context.Context, schema, prefix string) (bo
 	return now.Sub(e.newest) < lookBack, err
 }
 
+// log looks for a reader of the log. It says what the role may not see, which status leaves out.
+func (x *examination) log(ctx context.Context) (err error) {
+	there := false
+	if x.db.dialect == core.Postgres {
+		if there, err = x.db.hasTable(ctx, x.schema, x.prefix+"log"); err == nil && there {
+			_, err = x.db.ExecContext(ctx, "SELECT FROM "+x.db.quote(x.schema, x.prefix+"log")+" LIMIT 0")
+		}
+	}
+	if err == nil {
+		err = x.readers(ctx)
+	}
+	if err != nil || !there {
+		return err
+	}
+	if id, err := x.db.system(ctx); id != "" || err != nil {
+		return err
+	}
+	return &hiddenError{
+		what: "whether this database is the one that walrelay has read", right: "EXECUTE on pg_control_system()",
+		grant: "GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO " + x.db.role(ctx),
+	}
+}
+
 // publicationsOf counts the publications with the inserts of the table, or of all its partitions. A
 // publication stays with a table that was renamed, and so with a single partition, if the table of
 // events became one.
@@ -91,24 +114,24 @@ SELECT count(*) FROM pg_catalog.pg_publication p WHERE
  EXISTS (SELECT FROM parts) AND NOT EXISTS (SELECT FROM parts WHERE
   NOT EXISTS (SELECT FROM published t WHERE t.pubname = p.pubname AND t.name = parts.name))`
 
-// log looks for a reader of the log, if the newest events are for one.
-func (x *examination) log(ctx context.Context) (all []finding, err error) {
+// readers looks for a reader of the log, if the newest events are for one.
+func (x *examination) readers(ctx context.Context) error {
 	events, err := x.db.byLog(ctx, x.schema, x.prefix)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if events != nil {
-		all = append(all, fine("log", events.String()))
+		x.fine(events.String())
 	}
 	if x.db.dialect != core.Postgres {
-		return all, nil
+		return nil
 	}
 	slots, err := x.db.slots(ctx, x.schema, x.prefix)
 	if err == nil {
 		err = x.db.findLeft(ctx, x.schema, x.prefix, slots, events)
 	}
 	if err != nil {
-		return all, err
+		return err
 	}
 	if events == nil { // only older events may wait, or those to come
 		if someRead(slots) {
@@ -116,63 +139,53 @@ func (x *examination) log(ctx context.Context) (all []finding, err error) {
 		}
 		for _, s := range slots {
 			if s.missing && s.left == nil {
-				all = append(all, s.judge(x.maxBehind))
+				x.all = append(x.all, s.judge(x.maxBehind))
 			}
 		}
-		return all, nil
+		return nil
 	}
 	if left := leftovers(slots); len(left) > 0 { // nobody reads the log any more, and nobody has to
-		return converted(left, func(s slot) finding { return s.judge(x.maxBehind) }), nil
+		x.all = converted(left, func(s slot) finding { return s.judge(x.maxBehind) })
+		return nil
 	}
 	failed := func(s slot) bool { return s.judge(x.maxBehind).Level == levelFailure }
 	if events.Unconfirmed.late() && !slices.ContainsFunc(slots, failed) { // otherwise that is why
-		all = []finding{{
-			Check: "log", Level: levelWarning, Found: events.String(),
-			Cause: whyLate + "; these tables do not know which",
-			Fix:   whereStopped + ": " + relayGuide,
-		}}
+		x.all = nil
+		x.warn(events.String(), whyLate+"; these tables do not know which", whereStopped+": "+relayGuide)
 	}
 	table := x.db.quote(x.schema, x.prefix+"event")
 	var publications int
 	if err := x.db.QueryRowContext(ctx, publicationsOf, table).Scan(&publications); err != nil {
-		return all, err
+		return err
 	}
 	if publications == 0 { // whatever its name is
-		all = append(all, finding{
-			Check: "log", Level: levelFailure, Found: "no publication has the inserts of " + table,
-			Cause: "no program can read all events from the log; a publication of the table that now is one of its " +
+		x.fail("no publication has the inserts of "+table,
+			"no program can read all events from the log; a publication of the table that now is one of its "+
 				"partitions has the events of that partition alone",
-			Fix: "make one (CREATE PUBLICATION), or ALTER PUBLICATION ... SET TABLE, as docs/debezium.md and " +
-				relayGuide + " show; walrelay makes it with Create (`outbox relay --slot NAME --create-slot`)",
-		})
+			"make one (CREATE PUBLICATION), or ALTER PUBLICATION ... SET TABLE, as docs/debezium.md and "+
+				relayGuide+" show; walrelay makes it with Create (`outbox relay --slot NAME --create-slot`)")
 	}
-	changed, err := x.publications(ctx, slots)
-	if all = append(all, changed...); err != nil {
-		return all, err
+	if err := x.publications(ctx, slots); err != nil {
+		return err
 	}
 	var ours []string
 	for _, s := range slots {
-		all = append(all, s.judge(x.maxBehind))
+		x.all = append(x.all, s.judge(x.maxBehind))
 		if s.mark != nil && !s.missing {
 			ours = append(ours, s.name)
 		}
 	}
 	if len(ours) > 1 {
-		all = append(all, finding{
-			Check: "log", Level: levelWarning, Found: "walrelay has more than one slot for " + table + ": " +
-				strings.Join(ours, ", "),
-			Cause: "each of them has all events, so every event is published more than once",
-			Fix: "keep one: stop the relay of the other, then SELECT pg_drop_replication_slot('NAME') and DELETE " +
-				"FROM " + x.db.quote(x.schema, x.prefix+"log") + " WHERE slot = 'NAME': " + relayGuide,
-		})
+		x.warn("walrelay has more than one slot for "+table+": "+strings.Join(ours, ", "),
+			"each of them has all events, so every event is published more than once",
+			"keep one: stop the relay of the other, then SELECT pg_drop_replication_slot('NAME') and DELETE "+
+				"FROM "+x.db.quote(x.schema, x.prefix+"log")+" WHERE slot = 'NAME': "+relayGuide)
 	}
 	if len(slots) == 0 {
-		all = append(all, finding{
-			Check: "log", Level: levelFailure, Found: "this database has no logical replication slot",
-			Cause: "Debezium never sends the events that commit while there is no slot",
-			Fix: "make the slot, and replay the events since then: " + slotsGuide + "; or start walrelay with " +
-				"Create, which begins with the events that are in the table: " + relayGuide,
-		})
+		x.fail("this database has no logical replication slot",
+			"Debezium never sends the events that commit while there is no slot",
+			"make the slot, and replay the events since then: "+slotsGuide+"; or start walrelay with "+
+				"Create, which begins with the events that are in the table: "+relayGuide)
 	}
-	return all, nil
+	return nil
 }

@@ -25,8 +25,7 @@ func (a *app) migrateCommand() *cobra.Command {
 
 func tablesFlag(c *cobra.Command, names *[]string) {
 	c.Flags().StringSliceVar(names, "tables", []string{"outbox"}, "outbox, inbox, keys, effects, or all")
-	_ = c.RegisterFlagCompletionFunc("tables", cobra.FixedCompletions(
-		[]string{"outbox", "inbox", "keys", "effects", "all"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(c, "tables", "outbox", "inbox", "keys", "effects", "all")
 }
 
 // migrationState is a migration as `migrate status` prints it.
@@ -36,6 +35,8 @@ type migrationState struct {
 	Name      string     `json:"name"`
 	Applied   bool       `json:"applied"`
 	AppliedAt *time.Time `json:"applied_at,omitempty"`
+
+	up, down string // its SQL
 }
 
 // migrationChange is what `migrate up` and `migrate down` print.
@@ -44,24 +45,37 @@ type migrationChange struct {
 	Migrations []migrationState `json:"migrations"`
 }
 
-// states compares the migrations of a kind with its table of versions.
-func (db *database) states(ctx context.Context, k kind, p place) (all []migrationState, recorded bool, err error) {
+// states are the migrations of a kind, compared with its table of versions.
+type states struct {
+	all      []migrationState
+	recorded bool   // there is a table of versions
+	newer    string // the tables are of a newer version than this program knows, in words; empty: they are not
+}
+
+func (db *database) states(ctx context.Context, k kind, p place) (s states, err error) {
 	migrations, err := k.migrations(p)
 	if err != nil {
-		return nil, false, usage("%w", err)
+		return s, usage("%w", err)
 	}
 	list, err := db.appliedOf(ctx, k, p)
 	if err != nil {
-		return nil, false, err
+		return s, err
 	}
 	for _, m := range migrations {
-		s := migrationState{Tables: k.name, Version: m.Version, Name: m.Name}
+		one := migrationState{Tables: k.name, Version: m.Version, Name: m.Name, up: m.Up, down: m.Down}
 		if i := slices.IndexFunc(list, func(v applied) bool { return v.version == m.Version }); i >= 0 {
-			s.Applied, s.AppliedAt = true, &list[i].at
+			one.Applied, one.AppliedAt = true, &list[i].at
 		}
-		all = append(all, s)
+		s.all = append(s.all, one)
 	}
-	return all, list != nil, nil
+	newest, of := 0, migrations[len(migrations)-1].Version
+	for _, v := range list {
+		newest = max(newest, v.version)
+	}
+	if s.recorded = list != nil; newest > of {
+		s.newer = fmt.Sprintf("the %s tables are of version %d, and this program knows %d", k.name, newest, of)
+	}
+	return s, nil
 }
 
 func (a *app) migrateUp() *cobra.Command {
@@ -79,66 +93,8 @@ may do that at once. The changelog says what each version changes.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := a.limited(c)
-			defer cancel()
-			db, err := a.openFile(ctx, true, !dryRun)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = db.Close() }()
-			a.noteDatabase(db)
-			if a.prefix != "" && !strings.HasSuffix(a.prefix, "_") {
-				a.note("the prefix %q has no _ at its end: the tables are named %s and so on", a.prefix,
-					a.prefix+chosen[0].table)
-			}
-			done := []migrationState{}
-			for _, k := range chosen {
-				p := a.placeOf(k, db.dialect)
-				before, _, err := db.states(ctx, k, p)
-				if err != nil {
-					return err
-				}
-				if newer, err := db.newer(ctx, k, p); err != nil || newer != "" {
-					if err != nil {
-						return err
-					}
-					a.note("%s: nothing is applied", newer)
-					continue
-				}
-				if dryRun {
-					if err := a.printPending(k, p, before); err != nil {
-						return err
-					}
-					done = append(done, pending(before)...)
-					continue
-				}
-				s, err := k.store(db.DB, p)
-				if err != nil {
-					return usage("%w", err)
-				}
-				if err := s.Migrate(ctx); err != nil {
-					return err
-				}
-				after, _, err := db.states(ctx, k, p)
-				if err != nil {
-					return err
-				}
-				for i, m := range after {
-					if m.Applied && !before[i].Applied {
-						done = append(done, m)
-					}
-				}
-			}
-			if dryRun && !a.json {
-				return nil
-			}
-			return a.print(migrationChange{dryRun, done}, func() {
-				for _, m := range done {
-					a.sayf("applied %s %04d_%s\n", m.Tables, m.Version, m.Name)
-				}
-				if len(done) == 0 {
-					a.sayf("the tables are up to date\n")
-				}
+			return a.withFile(c, true, !dryRun, func(ctx context.Context, db *database) error {
+				return a.up(ctx, db, chosen, dryRun)
 			})
 		},
 	}
@@ -147,42 +103,68 @@ may do that at once. The changelog says what each version changes.`,
 	return c
 }
 
-// newer says that tables are of a newer version than this program knows. Empty: they are not.
-func (db *database) newer(ctx context.Context, k kind, p place) (string, error) {
-	list, err := db.appliedOf(ctx, k, p)
-	if err != nil {
-		return "", err
+// up applies the migrations of the kinds that are not applied yet.
+func (a *app) up(ctx context.Context, db *database, chosen []kind, dryRun bool) error {
+	a.noteDatabase(db)
+	if a.prefix != "" && !strings.HasSuffix(a.prefix, "_") {
+		a.note("the prefix %q has no _ at its end: the tables are named %s and so on", a.prefix,
+			a.prefix+chosen[0].table)
 	}
-	known, err := k.migrations(p)
-	if err != nil {
-		return "", err
-	}
-	newest, of := 0, known[len(known)-1].Version
-	for _, v := range list {
-		newest = max(newest, v.version)
-	}
-	if newest <= of {
-		return "", nil
-	}
-	return fmt.Sprintf("the %s tables are of version %d, and this program knows %d", k.name, newest, of), nil
-}
-
-func pending(all []migrationState) []migrationState {
-	return slices.DeleteFunc(slices.Clone(all), func(m migrationState) bool { return m.Applied })
-}
-
-// printPending prints the SQL that up would execute.
-func (a *app) printPending(k kind, p place, states []migrationState) error {
-	migrations, err := k.migrations(p)
-	if err != nil || a.json {
-		return err
-	}
-	for i, m := range migrations {
-		if !states[i].Applied {
-			a.sayf("-- %s %04d_%s\n%s\n", k.name, m.Version, m.Name, m.Up)
+	done := []migrationState{}
+	for _, k := range chosen {
+		p := a.placeOf(k, db.dialect)
+		before, err := db.states(ctx, k, p)
+		if err != nil {
+			return err
+		}
+		pending := slices.DeleteFunc(before.all, func(m migrationState) bool { return m.Applied })
+		if before.newer != "" {
+			a.note("%s: nothing is applied", before.newer)
+			continue
+		}
+		if dryRun {
+			a.printSQL(pending, func(m migrationState) string { return m.up })
+			done = append(done, pending...)
+			continue
+		}
+		s, err := k.store(db.DB, p)
+		if err != nil {
+			return usage("%w", err)
+		}
+		if err := s.Migrate(ctx); err != nil {
+			return err
+		}
+		after, err := db.states(ctx, k, p)
+		if err != nil {
+			return err
+		}
+		for _, m := range after.all {
+			was := func(p migrationState) bool { return p.Version == m.Version }
+			if m.Applied && slices.ContainsFunc(pending, was) {
+				done = append(done, m)
+			}
 		}
 	}
-	return nil
+	if dryRun && !a.json {
+		return nil
+	}
+	return a.print(migrationChange{dryRun, done}, func() {
+		for _, m := range done {
+			a.sayf("applied %s %04d_%s\n", m.Tables, m.Version, m.Name)
+		}
+		if len(done) == 0 {
+			a.sayf("the tables are up to date\n")
+		}
+	})
+}
+
+// printSQL prints the SQL of migrations for people.
+func (a *app) printSQL(all []migrationState, text func(migrationState) string) {
+	for _, m := range all {
+		if !a.json {
+			a.sayf("-- %s %04d_%s\n%s\n", m.Tables, m.Version, m.Name, lines(text(m)))
+		}
+	}
 }
 
 func (a *app) migrateDown() *cobra.Command {
@@ -225,51 +207,41 @@ drops the tables with everything in them. Without a terminal it always needs --y
 // down undoes the migrations of a kind after a version.
 func (a *app) down(ctx context.Context, db *database, k kind, to int, dryRun, yes bool) error {
 	p := a.placeOf(k, db.dialect)
-	states, recorded, err := db.states(ctx, k, p)
+	states, err := db.states(ctx, k, p)
 	if err != nil {
 		return err
 	}
-	if !recorded {
+	if !states.recorded {
 		return exit(ExitFailed, "there is no table %s%s: undo the migrations with the tool that applied them",
 			p.Prefix, k.versions)
 	}
-	migrations, err := k.migrations(p)
-	if err != nil {
-		return err
-	}
-	if newest := migrations[len(migrations)-1].Version; to > newest {
+	if newest := states.all[len(states.all)-1].Version; to > newest {
 		return usage("--to %d: this program knows the versions 0 to %d", to, newest)
 	}
-	if newer, err := db.newer(ctx, k, p); err != nil || newer != "" {
-		if err != nil {
-			return err
-		}
-		return refused("%s: nothing is undone; use the program of that version", newer)
+	if states.newer != "" {
+		return refused("%s: nothing is undone; use the program of that version", states.newer)
 	}
-	undo := []migration{}
 	undone := []migrationState{}
-	for i, m := range slices.Backward(migrations) {
-		if m.Version > to && states[i].Applied {
-			undo = append(undo, m)
-			undone = append(undone, migrationState{Tables: k.name, Version: m.Version, Name: m.Name})
+	for _, m := range slices.Backward(states.all) {
+		if m.Version > to && m.Applied {
+			m.Applied, m.AppliedAt = false, nil
+			undone = append(undone, m)
 		}
 	}
 	if dryRun {
 		return a.print(migrationChange{dryRun, undone}, func() {
-			for _, m := range undo {
-				a.sayf("-- %s %04d_%s\n%s\n", k.name, m.Version, m.Name, m.Down)
-			}
+			a.printSQL(undone, func(m migrationState) string { return m.down })
 		})
 	}
-	if len(undo) > 0 {
-		if err := a.mayUndo(ctx, db, k, p, undo, yes); err != nil {
+	if len(undone) > 0 {
+		if err := a.mayUndo(ctx, db, k, p, undone, yes); err != nil {
 			return err
 		}
 	}
-	for i, m := range undo {
+	for i, m := range undone {
 		if err := db.revert(ctx, k, p, m); err != nil {
 			if i > 0 {
-				return exit(ExitPartial, "%d of %d migrations are undone: %w", i, len(undo), err)
+				return exit(ExitPartial, "%d of %d migrations are undone: %w", i, len(undone), err)
 			}
 			return err
 		}
@@ -285,7 +257,7 @@ func (a *app) down(ctx context.Context, db *database, k kind, to int, dryRun, ye
 }
 
 // mayUndo says what a down costs, and asks.
-func (a *app) mayUndo(ctx context.Context, db *database, k kind, p place, undo []migration, yes bool) error {
+func (a *app) mayUndo(ctx context.Context, db *database, k kind, p place, undo []migrationState, yes bool) error {
 	what := fmt.Sprintf("%d migrations of the %s tables in %s are undone", len(undo), k.name, db.name)
 	if undo[len(undo)-1].Version == 1 {
 		what += ", and their tables are dropped with all data"
@@ -301,19 +273,18 @@ func (a *app) mayUndo(ctx context.Context, db *database, k kind, p place, undo [
 			return fmt.Errorf("undelivered events cannot be counted (--yes goes on without): %w", err)
 		}
 		if n := b.Pending + b.Dead; n > 0 {
-			a.note("%d events are not delivered: %d pending, %d dead", n, b.Pending, b.Dead)
+			least := ""
+			if b.More {
+				least = "at least "
+			}
+			a.note("%s%d events are not delivered: %d pending, %d dead", least, n, b.Pending, b.Dead)
 			if !yes {
 				return refused("there are undelivered events, so nothing was done: deliver or discard them, or " +
 					"repeat the command with --yes")
 			}
 		}
 	}
-	return a.confirm(who{yes: yes}, "Go on?")
-}
-
-// tableStates is what `migrate status` and `migrate validate` print.
-type tableStates struct {
-	Tables []tableState `json:"tables"`
+	return a.confirm(ctx, who{yes: yes}, tables{k, p, db}, "undo "+many(len(undo), "migration"))
 }
 
 // tableState is a kind of tables.
@@ -339,7 +310,7 @@ it. status succeeds whatever it finds; "migrate validate" does not.`,
 			if err != nil {
 				return err
 			}
-			return a.print(tableStates{all}, func() { a.printStates(all) })
+			return a.print(listing{"tables": all}, func() { a.printStates(all) })
 		},
 	}
 	tablesFlag(c, &names)
@@ -357,7 +328,7 @@ func (a *app) migrateValidate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.print(tableStates{all}, func() { a.printProblems(all) }); err != nil {
+			if err := a.print(listing{"tables": all}, func() { a.printProblems(all) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(all, func(s tableState) bool { return !s.OK }) {
@@ -381,9 +352,11 @@ func (a *app) tableStates(c *cobra.Command, names []string) (all []tableState, e
 		for _, k := range chosen {
 			p := a.placeOf(k, db.dialect)
 			s := tableState{Name: k.name, OK: true}
-			if s.Migrations, s.Recorded, err = db.states(ctx, k, p); err != nil {
+			states, err := db.states(ctx, k, p)
+			if err != nil {
 				return err
 			}
+			s.Migrations, s.Recorded = states.all, states.recorded
 			on, err := k.store(db.DB, p)
 			if err != nil {
 				return err
@@ -399,14 +372,13 @@ func (a *app) tableStates(c *cobra.Command, names []string) (all []tableState, e
 }
 
 func (a *app) printStates(all []tableState) {
-	t := &table{}
-	t.add("TABLES", "VERSION", "NAME", "APPLIED")
+	t := newTable("TABLES|VERSION|NAME|APPLIED")
 	for _, s := range all {
 		for _, m := range s.Migrations {
 			when := a.paint(yellow, "no")
 			switch {
 			case m.AppliedAt != nil:
-				when = moment(*m.AppliedAt)
+				when = a.paint("", moment(*m.AppliedAt))
 			case !s.Recorded && s.OK:
 				when = "by another tool"
 			}

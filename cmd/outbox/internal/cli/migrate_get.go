@@ -19,55 +19,49 @@ type file struct {
 	Content string `json:"content"`
 }
 
-// fileList is what `migrate get` prints.
-type fileList struct {
-	Files []file `json:"files"`
-}
+// format makes the files of a migration for a tool. Their names begin with a number.
+type format func(number uint64, name string, m core.Migration) []file
 
-// formats are the tools whose files `migrate get` writes. number and name are those of the file.
-var formats = map[string]func(number uint64, name string, m migration) []file{
-	"goose": func(n uint64, name string, m migration) []file {
-		return []file{{
-			fmt.Sprintf("%05d_%s.sql", n, name),
-			"-- +goose Up\n" + m.Up + "\n-- +goose Down\n" + m.Down,
-		}}
-	},
-	"golang-migrate": func(n uint64, name string, m migration) []file {
-		return []file{
-			{fmt.Sprintf("%06d_%s.up.sql", n, name), m.Up},
-			{fmt.Sprintf("%06d_%s.down.sql", n, name), m.Down},
+// oneFile is the format with a file that has up, between the texts before and between, and down if
+// between is not empty.
+func oneFile(pattern, before, between string) format {
+	return func(number uint64, name string, m core.Migration) []file {
+		text := before + m.Up
+		if between != "" {
+			text += between + m.Down
 		}
-	},
-	"dbmate": func(n uint64, name string, m migration) []file {
-		return []file{{
-			fmt.Sprintf("%05d_%s.sql", n, name),
-			"-- migrate:up\n" + m.Up + "\n-- migrate:down\n" + m.Down,
-		}}
-	},
-	"atlas": func(n uint64, name string, m migration) []file {
-		return []file{{fmt.Sprintf("%05d_%s.sql", n, name), m.Up}}
-	},
-	"flyway": func(n uint64, name string, m migration) []file {
-		return []file{{fmt.Sprintf("V%d__%s.sql", n, name), m.Up}}
-	},
-	"bun": func(n uint64, name string, m migration) []file {
-		split := func(text string) string { return strings.Join(statements(text), ";\n--bun:split\n") + ";\n" }
-		return []file{
-			{fmt.Sprintf("%014d_%s.tx.up.sql", n, name), split(m.Up)},
-			{fmt.Sprintf("%014d_%s.tx.down.sql", n, name), split(m.Down)},
-		}
-	},
-}
-
-func formatNames() []string {
-	return []string{"raw", "goose", "golang-migrate", "dbmate", "atlas", "flyway", "bun"}
-}
-
-func dialects() map[string]core.Dialect {
-	return map[string]core.Dialect{
-		"postgres": core.Postgres, "mysql": core.MySQL, "mariadb": core.MySQL, "sqlite": core.SQLite,
+		return []file{{fmt.Sprintf(pattern, number, name), text}}
 	}
 }
+
+// twoFiles is the format with a file for each direction.
+func twoFiles(pattern string, edit func(sql string) string) format {
+	return func(number uint64, name string, m core.Migration) []file {
+		return []file{
+			{fmt.Sprintf(pattern, number, name, "up"), edit(m.Up)},
+			{fmt.Sprintf(pattern, number, name, "down"), edit(m.Down)},
+		}
+	}
+}
+
+// formats are the tools whose files `migrate get` writes.
+var formats = map[string]format{
+	"goose":          oneFile("%05d_%s.sql", "-- +goose Up\n", "\n-- +goose Down\n"),
+	"dbmate":         oneFile("%05d_%s.sql", "-- migrate:up\n", "\n-- migrate:down\n"),
+	"atlas":          oneFile("%05d_%s.sql", "", ""),
+	"flyway":         oneFile("V%d__%s.sql", "", ""),
+	"golang-migrate": twoFiles("%06d_%s.%s.sql", strings.Clone),
+	"bun": twoFiles("%014d_%s.tx.%s.sql", func(sql string) string {
+		return strings.Join(statements(sql), ";\n--bun:split\n") + ";\n"
+	}),
+}
+
+var (
+	formatNames = []string{"raw", "goose", "golang-migrate", "dbmate", "atlas", "flyway", "bun"}
+	dialects    = map[string]core.Dialect{
+		"postgres": core.Postgres, "mysql": core.MySQL, "mariadb": core.MySQL, "sqlite": core.SQLite,
+	}
+)
 
 func (a *app) migrateGet() *cobra.Command {
 	var names []string
@@ -102,7 +96,7 @@ golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas
 			}
 			make, known := formats[format]
 			if !known && format != "raw" {
-				return usage("--format %q: the formats are %s", format, strings.Join(formatNames(), ", "))
+				return usage("--format %q: the formats are %s", format, strings.Join(formatNames, ", "))
 			}
 			if down && format != "raw" {
 				return usage("--down is for --format raw: the files of tools that go down have both directions")
@@ -116,7 +110,7 @@ golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas
 				if err != nil {
 					return usage("%w", err)
 				}
-				all = slices.DeleteFunc(all, func(m migration) bool { return m.Version <= above })
+				all = slices.DeleteFunc(all, func(m core.Migration) bool { return m.Version <= above })
 				if down {
 					slices.Reverse(all)
 				}
@@ -139,15 +133,15 @@ golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas
 					return err
 				}
 			}
-			return a.print(fileList{files}, func() {
+			return a.print(listing{"files": files}, func() {
 				for _, f := range files {
 					switch {
 					case dir != "":
 						a.sayf("%s\n", filepath.Join(dir, f.Name))
 					case format == "raw":
-						a.sayf("-- %s\n%s\n", strings.TrimSuffix(f.Name, ".sql"), f.Content)
+						a.sayf("-- %s\n%s\n", strings.TrimSuffix(f.Name, ".sql"), lines(f.Content))
 					default:
-						a.sayf("-- file: %s\n%s\n", f.Name, f.Content)
+						a.sayf("-- file: %s\n%s\n", f.Name, lines(f.Content))
 					}
 				}
 			})
@@ -155,23 +149,21 @@ golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas
 	}
 	tablesFlag(c, &names)
 	f := c.Flags()
-	f.StringVar(&format, "format", "raw", strings.Join(formatNames(), ", "))
+	f.StringVar(&format, "format", "raw", strings.Join(formatNames, ", "))
 	f.StringVar(&dialect, "dialect", "", "postgres, mysql, mariadb or sqlite (default: that of the database's address)")
 	f.StringVar(&dir, "dir", "", "write the files into this folder, and print their names")
 	f.BoolVar(&down, "down", false, "with --format raw: the SQL that undoes the migrations, the newest first")
 	f.IntVar(&above, "above", 0, "only the migrations above this version of the tables")
 	f.Uint64Var(&first, "first", 1, "number of the first file")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(
-		formatNames(), cobra.ShellCompDirectiveNoFileComp))
-	_ = c.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions(
-		[]string{"postgres", "mysql", "mariadb", "sqlite"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(c, "format", formatNames...)
+	complete(c, "dialect", "postgres", "mysql", "mariadb", "sqlite")
 	return c
 }
 
 // dialectFor returns the dialect of that name, or else that of the database's address.
 func (a *app) dialectFor(name string) (core.Dialect, error) {
 	if name != "" {
-		d, ok := dialects()[name]
+		d, ok := dialects[name]
 		if !ok {
 			return "", usage("--dialect %q: the dialects are postgres, mysql, mariadb and sqlite", name)
 		}

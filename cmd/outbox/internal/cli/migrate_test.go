@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -56,7 +58,8 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 func TestMigrateDownRefuses(t *testing.T) {
 	migrated(t, func(w *world) {
 		w.require(w.run("migrate", "down", "--to", "0"), ExitRefused, "--yes")
-		w.require(w.answer("n\n", "migrate", "down", "--to", "0"), ExitRefused, "dropped with all data", "[y/N]")
+		w.require(w.answer("n\n", "migrate", "down", "--to", "0"), ExitRefused, "dropped with all data",
+			"undo 1 migration in ", "[y/N]")
 		w.require(w.answer("", "migrate", "down", "--to", "0"), ExitRefused)
 		w.require(w.run("migrate", "down"), ExitUsage, "--to")
 		w.publish(
@@ -154,4 +157,43 @@ func TestMigrateGet(t *testing.T) {
 	w.require(w.run("migrate", "get", "--dialect", "oracle"), ExitUsage, "oracle")
 	w.require(w.run("migrate", "get", "--dialect", "sqlite", "--format", "liquibase"), ExitUsage, "goose")
 	w.require(w.run("migrate", "get", "--dialect", "sqlite", "--format", "goose", "--down"), ExitUsage, "raw")
+}
+
+// Kinds of tables go up and down in any order, and none changes another one.
+func TestMigrateRandomSteps(t *testing.T) {
+	if testing.Short() {
+		return // takes long
+	}
+	t.Parallel()
+	each(t, func(w *world) {
+		steps := 100
+		if w.dialect == core.SQLite {
+			steps = 500
+		}
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		newest, now := map[string]int{}, map[string]int{}
+		for _, k := range kinds {
+			migrations, err := k.migrations(place{Dialect: w.dialect, Prefix: k.prefix})
+			must(w, err)
+			newest[k.name] = migrations[len(migrations)-1].Version
+		}
+		for n := range steps {
+			k := kinds[rng.IntN(len(kinds))].name
+			switch to := rng.IntN(newest[k] + 1); {
+			case rng.IntN(2) == 0:
+				w.ok("migrate", "up", "--tables", k)
+				now[k] = newest[k]
+			case now[k] > 0:
+				w.ok("migrate", "down", "--tables", k, "--to", strconv.Itoa(to), "--yes")
+				now[k] = min(now[k], to)
+			}
+			for _, k := range kinds {
+				r := w.run("migrate", "validate", "--tables", k.name)
+				if (r.code == ExitOK) != (now[k.name] == newest[k.name]) {
+					w.Fatalf("seed %d, step %d: tables %s of version %d: %+v", seed, n, k.name, now[k.name], r)
+				}
+			}
+		}
+	})
 }

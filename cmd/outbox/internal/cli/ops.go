@@ -11,42 +11,84 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
+	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// withOps runs fn with the operator's API of the database.
-func (a *app) withOps(c *cobra.Command, fn func(ctx context.Context, api *ops.API) error) error {
-	return a.withOpsOn(c, func(ctx context.Context, _ *database, api *ops.API) error { return fn(ctx, api) })
+// session is an outbox in its database, with what operators ask of it. It does not relay.
+type session struct {
+	db  *database
+	ob  *core.Outbox
+	api *ops.API
 }
 
-// withOpsOn is withOps for a command that names the database.
-func (a *app) withOpsOn(c *cobra.Command, fn func(ctx context.Context, db *database, api *ops.API) error) error {
-	return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
-		api, err := ops.New(ob)
+// outbox opens the outbox of a database.
+func (a *app) outbox(db *database, policy core.DeadPolicy) (*session, error) {
+	repo, err := sqloutbox.New(db.DB, sqloutbox.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.prefix})
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	s := &session{db: db}
+	if s.ob, err = core.New(core.Config{Repository: repo, DeadPolicy: policy}); err != nil {
+		return nil, err
+	}
+	s.api, err = a.apiOf(db, s.ob, repo)
+	return s, err
+}
+
+// besideTables is the Store of an API with tables of other prefixes beside the outbox.
+type besideTables struct {
+	*sqlops.Store
+	beside ops.Beside
+}
+
+func (s besideTables) Beside() ops.Beside { return s.beside }
+
+// apiOf returns the API of an outbox, with the effects and the keys of their own prefixes.
+func (a *app) apiOf(db *database, ob *core.Outbox, repo core.Repository) (*ops.API, error) {
+	store, err := sqlops.NewStore(repo)
+	if err != nil {
+		return nil, err
+	}
+	s := besideTables{store, store.Beside()}
+	if a.effectsPrefix != "" {
+		s.beside.Effects, err = sqlcommand.New(db.DB, sqlcommand.Config{
+			Dialect: db.dialect, Schema: a.schema, Prefix: a.effectsPrefix,
+		})
 		if err != nil {
-			return err
+			return nil, usage("%w", err)
 		}
-		return fn(ctx, db, api)
-	})
+	}
+	if a.keysPrefix != "" {
+		s.beside.Keys, err = sqlonce.New(
+			db.DB,
+			sqlonce.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.keysPrefix},
+		)
+		if err != nil {
+			return nil, usage("%w", err)
+		}
+	}
+	return ops.New(ob, s)
 }
 
 // withOutbox runs fn with the outbox of the database.
-func (a *app) withOutbox(
-	c *cobra.Command, fn func(ctx context.Context, db *database, ob *core.Outbox) error,
-) error {
+func (a *app) withOutbox(c *cobra.Command, fn func(ctx context.Context, s *session) error) error {
 	return a.withOutboxOf(c, core.BlockKey, fn)
 }
 
 // withOutboxOf is withOutbox for relays that have another DeadPolicy.
 func (a *app) withOutboxOf(
-	c *cobra.Command, policy core.DeadPolicy, fn func(ctx context.Context, db *database, ob *core.Outbox) error,
+	c *cobra.Command, policy core.DeadPolicy, fn func(ctx context.Context, s *session) error,
 ) error {
 	return a.withDatabase(c, func(ctx context.Context, db *database) error {
-		ob, err := a.outbox(db, policy)
+		s, err := a.outbox(db, policy)
 		if err != nil {
 			return err
 		}
-		err = fn(ctx, db, ob)
+		err = fn(ctx, s)
 		switch {
 		case codeOf(err) != ExitFailed:
 			return err
@@ -88,15 +130,15 @@ func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
 
 // filterFlags are those of ops.Filter.
 func filterFlags(c *cobra.Command, f *ops.Filter) {
-	c.Flags().Var((*selector)(&f.Topic), "topic", "only events of this topic")
-	c.Flags().Var((*selector)(&f.Type), "type", "only events of this type")
-	c.Flags().Var((*selector)(&f.TenantID), "tenant", "only events of this tenant")
-	c.Flags().Var((*selector)(&f.AggregateType), "aggregate-type", "only events of aggregates of this type")
-	c.Flags().Var((*selector)(&f.AggregateID), "aggregate-id", "only events of the aggregate with this id")
-	c.Flags().Var((*selector)(&f.Key), "key", "only events of this key; needs --topic")
-	c.Flags().Var((*selector)(&f.Fingerprint), "group", "only events of this failure group, see outbox groups")
-	c.Flags().Var((*selector)(&f.ErrorCode), "error-code", "only events whose last failure has this code")
-	c.Flags().Var((*selector)(&f.Cause), "cause",
+	c.Flags().StringVar(&f.Topic, "topic", "", "only events of this topic")
+	c.Flags().StringVar(&f.Type, "type", "", "only events of this type")
+	c.Flags().StringVar(&f.TenantID, "tenant", "", "only of this tenant")
+	c.Flags().StringVar(&f.AggregateType, "aggregate-type", "", "only events of aggregates of this type")
+	c.Flags().StringVar(&f.AggregateID, "aggregate-id", "", "only events of the aggregate with this id")
+	c.Flags().StringVar(&f.Key, "key", "", "only events of this key; needs --topic")
+	c.Flags().StringVar(&f.Fingerprint, "group", "", "only events of this failure group, see outbox groups")
+	c.Flags().StringVar(&f.ErrorCode, "error-code", "", "only events whose last failure has this code")
+	c.Flags().StringVar(&f.Cause, "cause", "",
 		"only what the event with this id caused, or the effect with this id, or the command with this key")
 	c.Flags().Var((*moments)(&f.CreatedFrom), "since", "only events created since: a time, or how long ago, as 2h")
 	c.Flags().Var((*moments)(&f.CreatedBefore), "until", "only events created before: a time, or how long ago, as 1h")
@@ -172,23 +214,20 @@ table has rows, and says where it ends.`,
 				}
 				q.Statuses = append(q.Statuses, s)
 			}
-			if q.Limit < 1 || q.Limit > ops.MaxLimit {
-				return usage("--limit %d: it is 1 to %d", q.Limit, ops.MaxLimit)
-			}
-			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				found, err := api.List(ctx, q)
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				found, err := s.api.List(ctx, q)
 				if err != nil {
 					return err
 				}
 				page := eventPage{paging: paging{More: found.Next != "", Next: found.Next}}
-				if page.Events, err = a.listed(ctx, db, found.Events); err != nil {
+				if page.Events, err = a.listed(ctx, s.db, found.Events); err != nil {
 					return err
 				}
 				if len(page.Events) == 0 && page.Next == "" {
-					a.hintUnseen(ctx, api, q.Filter)
+					a.hintUnseen(ctx, s.api, q.Filter)
 				}
 				if q.Cause != "" {
-					chain, err := api.Chain(ctx, q.Cause)
+					chain, err := s.api.Chain(ctx, q.Cause)
 					if err != nil {
 						return err
 					}
@@ -207,32 +246,25 @@ table has rows, and says where it ends.`,
 	f.StringSliceVar(&statuses, "status", nil,
 		"pending (new and retry), new, retry, dead, done, discarded (default: all)")
 	f.BoolVar(&q.Newest, "newest", false, "the newest first")
-	f.IntVar(&q.Limit, "limit", ops.DefaultLimit, "events on a page, up to 1000")
+	limitFlag(c, &q.Limit, ops.DefaultLimit, 1000, "events on a page")
 	f.StringVar(&q.After, "after", "", "the next page: what the last line of the page before says")
-	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
-		[]string{"pending", "new", "retry", "dead", "done", "discarded"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(c, "status", "pending", "new", "retry", "dead", "done", "discarded")
 	return c
 }
 
 func (a *app) printEvents(events []listedEvent) {
-	if len(events) == 0 {
-		a.sayf("no event\n")
-		return
-	}
-	t := &table{}
-	t.add("ID", "STATUS", "TOPIC", "TYPE", "KEY", "ATTEMPTS", "CREATED", "ERROR")
-	for _, e := range events {
-		status := e.status()
-		if e.Leased() {
-			status += ", leased"
-		}
-		if !e.ReplayOf.IsZero() {
-			status += ", replay"
-		}
-		t.add(e.ID.String(), status, e.Topic, e.Type, orDash(e.Key), strconv.Itoa(e.Attempts), moment(e.CreatedAt),
-			orDash(short(e.Error)))
-	}
-	t.write(a.Out)
+	printRows(a, "no event", "ID|STATUS|TOPIC|TYPE|KEY|ATTEMPTS|CREATED|ERROR", events,
+		func(t *table, e listedEvent) {
+			status := e.status()
+			if e.Leased() {
+				status += ", leased"
+			}
+			if !e.ReplayOf.IsZero() {
+				status += ", replay"
+			}
+			t.add(e.ID.String(), status, e.Topic, e.Type, orDash(e.Key), strconv.Itoa(e.Attempts), moment(e.CreatedAt),
+				orDash(short(e.Error)))
+		})
 }
 
 // printChain prints what an event was caused by and what it has caused. Nil: it has no chain.
@@ -250,24 +282,26 @@ func (a *app) printChain(c *ops.Chain) {
 		}
 	}
 	t.write(a.Out)
-	a.sayf("%s\n", singleLine(c.Text))
+	a.sayf("%s\n", c.Text)
 }
 
 func (a *app) showCommand() *cobra.Command {
 	var payload bool
 	c := &cobra.Command{
 		Use:   "show ID",
-		Short: "Print all about an event: state, failure, neighbours of its key, audit",
+		Short: "Print all about an event: state, failed attempts, neighbours of its key, audit",
 		Long: `show prints an event by its row id or its event id. An event with several destinations has one row for
-each. The payload and the headers are left out, because they may be confidential: --payload has them.`,
+each. Of the publishes that its destination refused it has the last ten, also of an event that got
+through later. Those of an outage cost no attempt and are not among them. The payload and the headers
+are left out, because they may be confidential: --payload has them.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				found, err := api.Show(ctx, args[0])
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				found, err := s.api.Show(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				states, err := db.logStates(ctx, a.schema, a.prefixOf(),
+				states, err := s.db.logStates(ctx, a.schema, a.prefixOf(),
 					converted(found, func(d ops.Details) ops.Event { return d.Event }))
 				if err != nil {
 					return err
@@ -276,10 +310,13 @@ each. The payload and the headers are left out, because they may be confidential
 				for i, d := range found {
 					if !payload {
 						d.Content.Payload, d.Content.Headers = nil, nil
+						for i := range d.Audit { // what an edit changed is confidential too
+							d.Audit[i].Detail = ""
+						}
 					}
 					all[i] = details{d, states[i]}
 				}
-				return a.print(detailsList{all}, func() {
+				return a.print(listing{"events": all}, func() {
 					for _, d := range all {
 						a.printDetails(d, payload)
 					}
@@ -297,11 +334,6 @@ type details struct {
 	logState
 }
 
-// detailsList is what `outbox show` prints.
-type detailsList struct {
-	Events []details `json:"events"`
-}
-
 func (a *app) printDetails(d details, payload bool) {
 	t := &table{}
 	add := func(name, value string) {
@@ -311,7 +343,7 @@ func (a *app) printDetails(d details, payload bool) {
 	}
 	add("row", d.ID.String())
 	add("event", d.EventID)
-	add("cause", singleLine(d.CausationID))
+	add("cause", d.CausationID)
 	add("status", d.status(d.Status))
 	add("log", d.words())
 	if !d.ReplayOf.IsZero() {
@@ -327,12 +359,14 @@ func (a *app) printDetails(d details, payload bool) {
 	if d.Leased() {
 		add("leased by", d.ClaimedBy)
 		add("leased until", moment(d.LeaseUntil))
+	} else if d.Status == ops.StatusDone && d.ClaimedBy != "" && !d.ByLog() {
+		add("sent by", d.ClaimedBy+", "+pathWords[d.Path])
 	}
 	if d.Log == "" { // otherwise it is the time of the insert
 		add("ended", moment(d.DoneAt))
 	}
 	add("failure", d.ErrorCode)
-	add("error", singleLine(d.Error))
+	add("error", d.Error)
 	add("place", d.Receipt)
 	for _, e := range d.Ahead {
 		add("before it", e.ID.String()+" "+e.Status.String())
@@ -344,8 +378,8 @@ func (a *app) printDetails(d details, payload bool) {
 		add("the key", fmt.Sprintf("may have more: outbox list --topic %s --key %s", shellWord(d.Topic),
 			shellWord(d.Key)))
 	}
-	for _, e := range d.Audit {
-		add("audit", moment(e.At)+" "+e.Action+" by "+e.Actor+": "+short(e.Reason))
+	for _, line := range timeline(d.Failures, d.Audit) {
+		add(line.name, line.text)
 	}
 	if payload {
 		names := make([]string, 0, len(d.Content.Headers))
@@ -359,9 +393,43 @@ func (a *app) printDetails(d details, payload bool) {
 	}
 	t.write(a.Out)
 	if payload {
-		a.sayf("payload\n%s\n", d.Content.Payload)
+		for _, e := range d.Audit {
+			if e.Detail != "" {
+				a.sayf("changed by the %s of %s\n%s", e.Action, moment(e.At), lines(e.Detail))
+			}
+		}
+		a.sayf("payload\n%s\n", lines(d.Content.Payload))
 	}
 	a.sayf("\n")
+}
+
+// pathWords say how a relay got an event.
+var pathWords = map[core.Path]string{
+	core.PathHot: "straight from its commit", core.PathCold: "by the poller", "": "by an unknown path",
+}
+
+// timelineEntry is something that happened to an event.
+type timelineEntry struct {
+	at         time.Time
+	name, text string
+}
+
+// timeline is what relays and people did to an event, oldest first.
+func timeline(failures []ops.Attempt, audit []ops.AuditEntry) (all []timelineEntry) {
+	for _, f := range failures {
+		text := fmt.Sprintf("%s %d, %s, %s: %s", moment(f.At), f.Attempt, pathWords[f.Path], f.Node, f.Code)
+		if f.Error != "" {
+			text += ": " + short(f.Error)
+		}
+		all = append(all, timelineEntry{f.At, "attempt", text})
+	}
+	for _, e := range audit {
+		all = append(all, timelineEntry{
+			e.At, "audit", moment(e.At) + " " + e.Action + " by " + e.Actor + ": " + short(e.Reason),
+		})
+	}
+	slices.SortStableFunc(all, func(a, b timelineEntry) int { return a.at.Compare(b.at) })
+	return all
 }
 
 func (a *app) explainCommand() *cobra.Command {
@@ -373,24 +441,27 @@ id is that of a row or of an event. Of an event that is read from the log of Pos
 walrelay has published it, as far as it has written that down (every ten seconds), and whether somebody
 reads the slot. It does not advise to replay such an event: while the reader of the log is not past it,
 a replay is a second copy. Of an event that a handler published, or that has caused others, it walks up
-and down as far as this table has rows, and says where it ends. Exit code 1 says that no row has that id.`,
+and down as far as this table has rows, and says where it ends. If the database has an inbox, whose
+tables have no prefix, it says what each consumer did with the event. Exit code 1 says that no row has
+that id.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				list, err := api.Explain(ctx, args[0])
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				list, err := s.api.Explain(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				all, err := db.explainLog(ctx, a.schema, a.prefixOf(), list)
+				all, err := s.db.explainLog(ctx, a.schema, a.prefixOf(), list)
 				if err != nil {
 					return err
 				}
-				err = a.print(explanations{all}, func() {
+				err = a.print(listing{"explanations": all}, func() {
 					for _, x := range all {
 						a.sayf("%s\n", x.Text)
 						if x.Fix != "" {
 							a.sayf("fix: %s\n", x.Fix)
 						}
+						a.printOutcomes(x.Explanation)
 						a.printChain(x.Chain)
 					}
 				})
@@ -400,5 +471,18 @@ and down as far as this table has rows, and says where it ends. Exit code 1 says
 				return err
 			})
 		},
+	}
+}
+
+// printOutcomes says what each consumer did with an event.
+func (a *app) printOutcomes(x ops.Explanation) {
+	for _, o := range x.Consumers {
+		a.sayf("%s\n", o.Said)
+		if o.Fix != "" {
+			a.sayf("fix: %s\n", o.Fix)
+		}
+	}
+	if x.ConsumersError != "" {
+		a.note("what consumers did with it is not known: %s", x.ConsumersError)
 	}
 }

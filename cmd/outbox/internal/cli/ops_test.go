@@ -47,6 +47,12 @@ func TestListShowExplainGroups(t *testing.T) {
 		}
 
 		w.require(w.run("show", dead), ExitOK, "status    dead", "schema v3: field total")
+		w.require(w.run("show", dead), ExitOK, "1, by the poller, ", ": permanent: schema v3: field total")
+		var shown []ops.Details
+		if w.list(&shown, "events", "show", dead); len(shown) != 1 || len(shown[0].Failures) != 1 ||
+			shown[0].Failures[0].Code != "permanent" || shown[0].Failures[0].Attempt != 1 {
+			w.Errorf("the failed attempts are %+v", shown)
+		}
 		if r := w.run("show", mail); r.code != ExitOK || strings.Contains(r.out, "secret") {
 			w.Errorf("show prints the payload: %s%s", r.out, r.err)
 		}

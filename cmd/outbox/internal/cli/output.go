@@ -22,6 +22,9 @@ func (a *app) print(v any, people func()) error {
 	return e.Encode(v)
 }
 
+// listing is what a command prints that lists all there is: the rows, under the name of the things.
+type listing map[string]any
+
 // paging ends what a command that lists prints with --json. The rows are in a field with the name
 // of the things.
 type paging struct {
@@ -52,7 +55,13 @@ type table struct {
 	rows [][]string
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+// newTable returns a table with heads, which are separated by |.
+func newTable(heads string) *table { return &table{rows: [][]string{strings.Split(heads, "|")}} }
+
+// add adds a row of texts, each in one line.
+func (t *table) add(cells ...any) {
+	t.rows = append(t.rows, converted(cells, func(cell any) string { return fmt.Sprint(shown(cell)) }))
+}
 
 func (t *table) write(w io.Writer) {
 	var widths []int
@@ -74,6 +83,19 @@ func (t *table) write(w io.Writer) {
 	}
 }
 
+// printRows prints a table with a row for each thing, or the text none. The heads are separated by |.
+func printRows[T any](a *app, none, heads string, things []T, add func(t *table, thing T)) {
+	if len(things) == 0 {
+		a.sayf("%s\n", none)
+		return
+	}
+	t := newTable(heads)
+	for _, thing := range things {
+		add(t, thing)
+	}
+	t.write(a.Out)
+}
+
 // width is the number of characters that a terminal shows of a cell.
 func width(cell string) int {
 	n := utf8.RuneCountInString(cell)
@@ -91,14 +113,6 @@ const (
 	plain  = "\x1b[0m"
 )
 
-// paint colors a text on a terminal, unless NO_COLOR is set.
-func (a *app) paint(color, text string) string {
-	if !a.Colors || text == "" || a.Getenv("NO_COLOR") != "" || a.Getenv("TERM") == "dumb" {
-		return text
-	}
-	return color + text + plain
-}
-
 // moment is a time as people read it.
 func moment(t time.Time) string {
 	if t.IsZero() {
@@ -109,6 +123,22 @@ func moment(t time.Time) string {
 
 // many is a number of things: 1 event, 2 events.
 func many(n int, thing string) string { return strconv.Itoa(n) + " " + plural(n, thing) }
+
+// counted is a number of things that were counted up to a limit: there may be more.
+func counted(n int64, capped bool) string {
+	if capped {
+		return strconv.FormatInt(n, 10) + "+"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// inRed is a text in red if it is about something.
+func (a *app) inRed(something bool, text string) painted {
+	if something {
+		return a.paint(red, text)
+	}
+	return a.paint("", text)
+}
 
 // plural is the word for n things.
 func plural(n int, thing string) string {

@@ -13,15 +13,7 @@ import (
 )
 
 // pauseRow is a pause as commands print it.
-type pauseRow struct {
-	All    bool       `json:"all"`
-	Topic  string     `json:"topic,omitempty"`
-	Tenant string     `json:"tenant_id,omitempty"`
-	Since  time.Time  `json:"since"`
-	Until  *time.Time `json:"until,omitempty"` // missing: until it is resumed
-	Actor  string     `json:"actor"`
-	Reason string     `json:"reason"`
-}
+type pauseRow core.Pause
 
 // pauseList is what `outbox pauses` prints.
 type pauseList struct {
@@ -29,15 +21,7 @@ type pauseList struct {
 	paging
 }
 
-func pauseRowOf(p core.Pause) pauseRow {
-	row := pauseRow{
-		All: p.All, Topic: p.Topic, Tenant: p.Tenant, Since: p.Since, Actor: p.Actor, Reason: p.Reason,
-	}
-	if !p.Until.IsZero() {
-		row.Until = &p.Until
-	}
-	return row
-}
+func pauseRowOf(p core.Pause) pauseRow { return pauseRow(p) }
 
 // name is how people name what is paused.
 func (p pauseRow) name() string {
@@ -52,12 +36,16 @@ func (p pauseRow) name() string {
 
 // text says who has paused it, since when, until when and why.
 func (p pauseRow) text() string {
-	until := "resumed"
-	if p.Until != nil {
-		until = moment(*p.Until)
-	}
-	return fmt.Sprintf("%s is paused by %s since %s until %s: %s", p.name(), short(p.Actor), moment(p.Since), until,
+	return fmt.Sprintf("%s is paused by %s since %s until %s: %s", p.name(), short(p.Actor), moment(p.Since), p.end(),
 		short(p.Reason))
+}
+
+// end is until when it is paused.
+func (p pauseRow) end() string {
+	if p.Until.IsZero() {
+		return "resumed"
+	}
+	return moment(p.Until)
 }
 
 // argument is what `outbox resume` takes.
@@ -93,7 +81,7 @@ func (t *target) flags(c *cobra.Command) {
 	t.who.flags(c)
 	t.dryRunFlag(c, "")
 	c.Flags().BoolVar(&t.all, "all", false, "every destination")
-	c.Flags().Var((*selector)(&t.tenant), "tenant", "the events of one tenant")
+	c.Flags().StringVar(&t.tenant, "tenant", "", "the events of one tenant")
 }
 
 // row checks the arguments and returns what they name.
@@ -130,13 +118,31 @@ func (a *app) reachOf(ctx context.Context, api *ops.API, what string, f ops.Filt
 	if r.Waiting, err = api.Count(ctx, f); err != nil || a.json {
 		return r, err
 	}
-	word := "events wait"
-	if r.Waiting.N == 1 {
-		word = "event waits"
-	}
-	a.sayf("%s: %s %s\n", what, r.Waiting, word)
+	a.sayf("%s: %s\n", what, r.waits())
 	return r, nil
 }
+
+// confirmReach tells the person which events an action concerns, and asks.
+func (a *app) confirmReach(ctx context.Context, db *database, api *ops.API, w who, action string, f ops.Filter,
+) (reach, error) {
+	r, err := a.reachOf(ctx, api, action, f, w.dryRun)
+	if err != nil {
+		return r, err
+	}
+	a.noteByLog(ctx, db)
+	return r, a.confirm(ctx, w, a.tables(db, "outbox"), action+r.words())
+}
+
+// waits says how many events wait.
+func (r reach) waits() string {
+	if r.Waiting.N == 1 {
+		return r.Waiting.String() + " event waits"
+	}
+	return r.Waiting.String() + " events wait"
+}
+
+// words are those of a question.
+func (r reach) words() string { return " (" + r.waits() + ")" }
 
 // noteByLog says that the events of a reader of the log are not among those that wait, if some of
 // them may wait. A failure of the question is no failure of the command.
@@ -188,37 +194,28 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 			if req.Until, err = a.end(lasts, until); err != nil {
 				return err
 			}
-			if !req.Until.IsZero() {
-				utc := req.Until.UTC()
-				row.Until = &utc
-			}
-			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
+			row.Until = req.Until.UTC()
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
 				name := row.name()
 				f := ops.Filter{Topic: req.Topic, TenantID: req.Tenant}
-				a.hintUnseen(ctx, api, f)
-				r, err := a.reachOf(ctx, api, "pause "+name, f, t.dryRun)
+				a.hintUnseen(ctx, s.api, f)
+				r, err := a.confirmReach(ctx, s.db, s.api, t.who, "pause "+name, f)
 				if err != nil {
 					return err
 				}
-				a.noteByLog(ctx, db)
-				if err := a.confirm(t.who, "pause "+name+" of "+db.name+"?"); err != nil {
-					return err
-				}
-				if err := api.Pause(ctx, req); err != nil {
+				if err := s.api.Pause(ctx, req); err != nil {
 					return err
 				}
 				row.Since = a.now().UTC()
 				return a.print(pauseChange{row, r}, func() {
+					end := moment(row.Until)
 					switch {
-					case t.dryRun && row.Until == nil:
-						a.sayf("%s would be paused until it is resumed\n", name)
-					case t.dryRun:
-						a.sayf("%s would be paused until %s\n", name, moment(*row.Until))
-					case row.Until == nil:
-						a.sayf("%s is paused until `outbox resume %s --reason WHY`\n", name, row.argument())
-					default:
-						a.sayf("%s is paused until %s\n", name, moment(*row.Until))
+					case row.Until.IsZero() && t.dryRun:
+						end = "it is resumed"
+					case row.Until.IsZero():
+						end = "`outbox resume " + row.argument() + " --reason WHY`"
 					}
+					a.sayf("%s %s paused until %s\n", name, t.either("is", "would be"), end)
 				})
 			})
 		},
@@ -280,18 +277,14 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 			if err != nil {
 				return err
 			}
-			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
 				name := row.name()
 				f := ops.Filter{Topic: row.Topic, TenantID: row.Tenant}
-				r, err := a.reachOf(ctx, api, "resume "+name, f, t.dryRun)
+				r, err := a.confirmReach(ctx, s.db, s.api, t.who, "resume "+name, f)
 				if err != nil {
 					return err
 				}
-				a.noteByLog(ctx, db)
-				if err := a.confirm(t.who, "resume "+name+" of "+db.name+"?"); err != nil {
-					return err
-				}
-				paused, err := api.Resume(ctx, core.ResumeRequest{
+				paused, err := s.api.Resume(ctx, core.ResumeRequest{
 					All: row.All, Topic: row.Topic, Tenant: row.Tenant, Actor: row.Actor, Reason: row.Reason,
 					DryRun: t.dryRun,
 				})
@@ -304,14 +297,11 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 				}
 				return a.print(change, func() {
 					switch {
-					case paused && t.dryRun:
-						a.sayf("%s would go on\n", name)
 					case paused:
-						a.sayf("%s goes on\n", name)
-					case t.dryRun:
-						a.sayf("%s is not paused: nothing would be done (`outbox pauses` lists what is)\n", name)
+						a.sayf("%s %s\n", name, t.either("goes on", "would go on"))
 					default:
-						a.sayf("%s was not paused: nothing was done (`outbox pauses` lists what is)\n", name)
+						a.sayf("%s %s done (`outbox pauses` lists what is)\n", name,
+							t.either("was not paused: nothing was", "is not paused: nothing would be"))
 					}
 				})
 			})
@@ -327,8 +317,8 @@ func (a *app) pausesCommand() *cobra.Command {
 		Short: "List what is paused: since when, until when, by whom and why",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				list, err := api.Pauses(ctx)
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				list, err := s.api.Pauses(ctx)
 				if err != nil {
 					return err
 				}
@@ -340,25 +330,15 @@ func (a *app) pausesCommand() *cobra.Command {
 }
 
 func (a *app) printPauses(rows []pauseRow) {
-	if len(rows) == 0 {
-		a.sayf("nothing is paused\n")
-		return
-	}
-	t := &table{}
-	t.add("PAUSED", "SINCE", "UNTIL", "ACTOR", "REASON")
-	for _, p := range rows {
-		until := "resumed"
-		if p.Until != nil {
-			until = moment(*p.Until)
-		}
-		what := p.Topic
-		switch {
-		case p.All:
-			what = "(all)"
-		case p.Tenant != "":
-			what = "tenant " + short(p.Tenant)
-		}
-		t.add(what, moment(p.Since), until, short(p.Actor), short(p.Reason))
-	}
-	t.write(a.Out)
+	printRows(a, "nothing is paused", "PAUSED|SINCE|UNTIL|ACTOR|REASON", rows,
+		func(t *table, p pauseRow) {
+			what := p.Topic
+			switch {
+			case p.All:
+				what = "(all)"
+			case p.Tenant != "":
+				what = "tenant " + short(p.Tenant)
+			}
+			t.add(what, moment(p.Since), p.end(), short(p.Actor), short(p.Reason))
+		})
 }

@@ -23,10 +23,11 @@ func TestPause(t *testing.T) {
 			"destination orders would be paused until it is resumed")
 		w.require(w.run("pause", "a\tb", "--dry-run"), ExitUsage, "Topic")
 		w.require(w.answer("n\n", append([]string{"pause", "odrers"}, why...)...), ExitRefused,
-			`has the topic "odrers": is that its name?`, "0 events wait", "pause destination odrers of ")
+			`has the topic "odrers": is that its name?`, "0 events wait",
+			"pause destination odrers (0 events wait) in ")
 		var would pauseChange
 		if w.json(&would, "pause", "--all", "--for", "1h", "--dry-run"); !would.DryRun || !would.All ||
-			would.Waiting.N != 1 || would.Until == nil {
+			would.Waiting.N != 1 || would.Until.IsZero() {
 			w.Errorf("%+v", would)
 		}
 		w.require(w.answer("n\n", append([]string{"pause", "orders"}, why...)...), ExitRefused, "nothing was done")
@@ -55,13 +56,13 @@ func TestPause(t *testing.T) {
 		w.drain(nil, core.BlockKey)
 		w.require(w.answer("y\n", append([]string{"pause", "--all"}, why...)...), ExitOK, "everything is paused")
 		w.list(&rows, "pauses", "pauses")
-		if len(rows) != 2 || !rows[0].All || rows[0].Until != nil || rows[1].Topic != "orders" ||
-			rows[1].Actor != "ann" || rows[1].Reason != "broker upgrade" || rows[1].Until == nil ||
-			time.Until(*rows[1].Until) < 50*time.Minute {
+		if len(rows) != 2 || !rows[0].All || !rows[0].Until.IsZero() || rows[1].Topic != "orders" ||
+			rows[1].Actor != "ann" || rows[1].Reason != "broker upgrade" || rows[1].Until.IsZero() ||
+			time.Until(rows[1].Until) < 50*time.Minute {
 			w.Fatalf("%+v", rows)
 		}
 		w.require(w.run("pauses"), ExitOK, "(all)", "orders", "broker upgrade", "resumed")
-		until := moment(*rows[1].Until)
+		until := moment(rows[1].Until)
 		w.require(w.run("status"), ExitOK,
 			"everything is paused by ann since "+moment(rows[0].Since)+" until resumed: ",
 			"destination orders is paused by ann since "+moment(rows[1].Since)+" until "+until+": broker upgrade")

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
@@ -38,26 +37,26 @@ Events that die later are not in the plan. outbox %s apply works it off.`, actio
 			if err != nil {
 				return err
 			}
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				plan := api.PlanRedrive
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				plan := s.api.PlanRedrive
 				if action == ops.ActionDiscard {
-					plan = api.PlanDiscard
+					plan = s.api.PlanDiscard
 				}
 				if len(ids) > 0 {
 					plan = func(ctx context.Context, _ ops.Filter, _ int) (ops.Plan, error) {
-						return api.PlanRows(ctx, action, ids...)
+						return s.api.PlanRows(ctx, action, ids...)
 					}
 				}
 				p, err := plan(ctx, f, limit)
 				if err != nil {
 					for _, id := range ids {
-						if of := rowOfEvent(ctx, api, id); of != "" {
+						if of := rowOfEvent(ctx, s.api, id); of != "" {
 							a.note("no row has the id %s%s", id, of)
 						}
 					}
 					return err
 				}
-				return a.storePlan(ctx, api, p, w)
+				return a.storePlan(ctx, s.api, p, w)
 			})
 		},
 	}
@@ -68,13 +67,19 @@ Events that die later are not in the plan. outbox %s apply works it off.`, actio
 	return c
 }
 
-// printPlan prints a plan without its ids.
+// withoutRows is a plan as it is printed.
+func withoutRows(p ops.StoredPlan) ops.StoredPlan {
+	p.IDs, p.Seen = nil, nil
+	return p
+}
+
+// printPlan prints a plan without its rows.
 func (a *app) printPlan(p ops.StoredPlan) error {
-	p.IDs = nil
+	p = withoutRows(p)
 	return a.print(p, func() {
 		if p.ID != "" {
 			a.sayf("plan %s is %s%s\n", p.ID, p.State, noteOf(p))
-			a.sayf("stored by %s at %s: %s\n", singleLine(p.Actor), moment(p.CreatedAt), singleLine(p.Reason))
+			a.sayf("stored by %s at %s: %s\n", p.Actor, moment(p.CreatedAt), p.Reason)
 			if p.Version > 1 {
 				a.sayf("last change at %s\n", moment(p.UpdatedAt))
 			}
@@ -97,6 +102,10 @@ func (a *app) printPlan(p ops.StoredPlan) error {
 				a.sayf(", %d open when it was last looked", n)
 			}
 			a.sayf("\n")
+			if n := p.Position - p.Changed; n > 0 {
+				a.note("%s left alone: they have changed since the plan was made, or a relay publishes them",
+					many(n, "event"))
+			}
 		}
 		if p.Action == ops.ActionReplay && p.Events > 0 && !p.State.Ended() {
 			a.note("it can be applied until %s: then consumers forget the first event", moment(p.Until))
@@ -125,7 +134,7 @@ func noteOf(p ops.StoredPlan) string {
 	if p.Note == "" {
 		return ""
 	}
-	return ": " + singleLine(p.Note)
+	return ": " + p.Note
 }
 
 func radiusOf(p ops.StoredPlan) change {
@@ -142,7 +151,8 @@ func (a *app) applyCommand(action ops.Action) *cobra.Command {
 	var w who
 	long := `apply works a stored plan off, in the order of its keys. Ctrl-C pauses it, and apply goes on with it.
 If this process dies, apply can go on after half a minute. Exit code 4 says that the plan was
-stopped, paused or cancelled before it was done.`
+stopped, paused or cancelled before it was done, or that events were left alone: those that have
+changed since the plan was made, and for a discard those that a relay publishes.`
 	if action == ops.ActionRedrive {
 		long += `
 
@@ -172,15 +182,11 @@ outbox redrive opens the replay again.`
 			if f := c.Flag("timeout"); f == nil || !f.Changed {
 				a.timeout = 0 // a plan takes as long as it takes
 			}
-			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
-				api, err := ops.New(ob)
-				if err != nil {
-					return err
-				}
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
 				if w.dryRun {
-					return a.wouldApply(ctx, api, action, args[0], o)
+					return a.wouldApply(ctx, s.api, action, args[0], o)
 				}
-				return a.apply(ctx, api, db.name, action, args[0], w, o)
+				return a.apply(ctx, s, action, args[0], w, o)
 			})
 		},
 	}
@@ -231,31 +237,28 @@ func (a *app) wouldApply(ctx context.Context, api *ops.API, action ops.Action, i
 	if err != nil {
 		return afterRun(p, err)
 	}
-	p.IDs = nil
-	return a.print(dryPlan{p, true}, func() {
+	return a.print(dryPlan{withoutRows(p), true}, func() {
 		a.printRadius(radiusOf(p))
 		a.sayf("plan %s would be applied: %s of %d are not worked off\n", p.ID,
 			many(p.Events-p.Position, "event"), p.Events)
 	})
 }
 
-func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.Action, id string, w who,
-	o ops.RunOptions,
-) error {
-	p, err := planToApply(ctx, api, action, id)
+func (a *app) apply(ctx context.Context, s *session, action ops.Action, id string, w who, o ops.RunOptions) error {
+	p, err := planToApply(ctx, s.api, action, id)
 	if err != nil {
 		return err
 	}
 	if !a.json {
 		a.printRadius(radiusOf(p))
 	}
-	ask := fmt.Sprintf("%s %s of %s?", action, many(p.Events-p.Position, "event"), where)
-	if err := a.confirm(w, ask); err != nil {
+	ask := string(action) + " " + many(p.Events-p.Position, "event")
+	if err := a.confirm(ctx, w, a.tables(s.db, "outbox"), ask); err != nil {
 		return err
 	}
 	show, finish := a.planProgress(p)
 	o.Progress = show
-	p, err = api.RunPlan(ctx, id, o)
+	p, err = s.api.RunPlan(ctx, id, o)
 	finish()
 	if p.ID == "" {
 		return err
@@ -268,6 +271,9 @@ func (a *app) apply(ctx context.Context, api *ops.API, where string, action ops.
 
 // afterRun is how the command ends if RunPlan has returned p and err.
 func afterRun(p ops.StoredPlan, err error) error {
+	if err == nil && p.Changed < p.Position {
+		return exit(ExitPartial, "%d of %d events are changed", p.Changed, p.Position)
+	}
 	if err != nil && (errors.Is(err, ops.ErrPlanStopped) || p.Changed > 0) {
 		return exit(ExitPartial, "%d of %d events are worked off: %w", p.Position, p.Events, err)
 	}
@@ -308,11 +314,8 @@ func (a *app) plansListCommand() *cobra.Command {
 		Use: "list", Short: "List the newest plans", Args: cobra.NoArgs,
 		Example: "  outbox plans list --json",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if limit < 1 || limit > 1000 {
-				return usage("--limit %d: it is 1 to 1000", limit)
-			}
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				plans, err := api.StoredPlans(ctx, limit)
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				plans, err := s.api.StoredPlans(ctx, limit)
 				if err != nil {
 					return err
 				}
@@ -324,7 +327,7 @@ func (a *app) plansListCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", 20, "plans to list, up to 1000")
+	limitFlag(c, &limit, 20, 1000, "plans to list")
 	return c
 }
 
@@ -335,21 +338,15 @@ type planPage struct {
 }
 
 func (a *app) printPlans(page planPage) {
-	if len(page.Plans) == 0 {
-		a.sayf("no plan is stored\n")
-		return
-	}
-	t := &table{}
-	t.add("PLAN", "ACTION", "STATE", "EVENTS", "WORKED OFF", "FAILED AGAIN", "BY", "CREATED", "REASON")
-	for _, p := range page.Plans {
-		state := string(p.State)
-		if p.State == ops.PlanRunning && !p.Running() {
-			state = "interrupted"
-		}
-		t.add(p.ID, string(p.Action), state, strconv.Itoa(p.Events), strconv.Itoa(p.Position), strconv.Itoa(p.Failed),
-			p.Actor, moment(p.CreatedAt), short(p.Reason))
-	}
-	t.write(a.Out)
+	printRows(a, "no plan is stored", "PLAN|ACTION|STATE|EVENTS|WORKED OFF|FAILED AGAIN|BY|CREATED|REASON", page.Plans,
+		func(t *table, p ops.StoredPlan) {
+			state := string(p.State)
+			if p.State == ops.PlanRunning && !p.Running() {
+				state = "interrupted"
+			}
+			t.add(p.ID, string(p.Action), state, strconv.Itoa(p.Events), strconv.Itoa(p.Position),
+				strconv.Itoa(p.Failed), p.Actor, moment(p.CreatedAt), short(p.Reason))
+		})
 	if page.More {
 		a.note("there may be older ones: raise --limit")
 	}
@@ -360,8 +357,8 @@ func (a *app) plansShowCommand() *cobra.Command {
 		Use: "show PLAN", Short: "Print a plan", Args: cobra.ExactArgs(1),
 		Example: "  outbox plans show 5f3c9a1b2d4e",
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				p, err := api.StoredPlan(ctx, args[0])
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				p, err := s.api.StoredPlan(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -393,8 +390,8 @@ refused (exit code 5).`,
 			if err := w.check(); err != nil {
 				return err
 			}
-			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				p, err := api.StoredPlan(ctx, args[0])
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				p, err := s.api.StoredPlan(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -407,13 +404,15 @@ refused (exit code 5).`,
 						p.Events)
 				}
 				if w.dryRun {
-					p.IDs = nil
-					return a.print(dryPlan{p, true}, func() { a.sayf("plan %s would be %s\n", p.ID, ended) })
+					return a.print(dryPlan{withoutRows(p), true}, func() {
+						a.sayf("plan %s would be %s\n", p.ID, ended)
+					})
 				}
-				if err := a.confirm(w, fmt.Sprintf("%s plan %s of %s?", name, p.ID, db.name)); err != nil {
+				ask := fmt.Sprintf("%s plan %s of %s", name, p.ID, left)
+				if err := a.confirm(ctx, w, a.tables(s.db, "outbox"), ask); err != nil {
 					return err
 				}
-				if p, err = of(api)(ctx, args[0], w.actor, w.reason); err != nil {
+				if p, err = of(s.api)(ctx, args[0], w.actor, w.reason); err != nil {
 					return err
 				}
 				return a.printPlan(p)

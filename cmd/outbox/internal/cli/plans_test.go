@@ -12,6 +12,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/ops"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -22,7 +23,9 @@ func (w *world) relaying(broken *atomic.Bool, published *atomic.Int64) {
 	repo, err := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
 	must(w, err)
 	ob, err := core.New(core.Config{
-		Repository: repo, Logger: slog.New(slog.DiscardHandler), PollInterval: 20 * time.Millisecond,
+		Repository: repo,
+		Logger:     slog.New(slog.DiscardHandler),
+		Relay:      relay.Config{PollInterval: 20 * time.Millisecond},
 		Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
 			published.Add(1)
 			if broken.Load() {
@@ -85,7 +88,7 @@ func TestPlans(t *testing.T) {
 		w.require(w.run("plans", "show", "none"), ExitFailed, "no such plan")
 		w.require(w.run("discard", "apply", p.ID, "--yes"), ExitUsage, "outbox redrive apply "+p.ID)
 		w.require(w.run("redrive", "apply", p.ID), ExitRefused, "--yes")
-		w.require(w.answer("n\n", "redrive", "apply", p.ID), ExitRefused, "redrive 30 events of")
+		w.require(w.answer("n\n", "redrive", "apply", p.ID), ExitRefused, "redrive 30 events in ")
 		for _, how := range []string{"--dry-run", "--yes"} { // they end in the same way
 			w.exec("UPDATE outbox_plan SET state = 'running', worker_until = " + w.inOneHour())
 			w.require(w.run("redrive", "apply", p.ID, how), ExitFailed, "another process runs the plan")
@@ -142,5 +145,36 @@ func TestPlans(t *testing.T) {
 				t.Errorf("the audit lacks %q:\n%s", want, audit)
 			}
 		}
+	})
+}
+
+// A person changes what was shown, and nothing that a colleague has changed meanwhile.
+func TestChangedMeanwhile(t *testing.T) {
+	refuse := core.Permanent(errors.New("schema v3: field total"))
+	migrated(t, func(w *world) {
+		for i := range 4 {
+			w.publish(core.Event{Type: "order.placed", Topic: "orders", Key: fmt.Sprint(i), Payload: []byte("{}")})
+		}
+		w.drain(refuse, core.BlockKey)
+		redrive := func() { w.ok("redrive", "--all", "--topic", "orders", "--reason", "repaired", "--yes") }
+		again := func() { redrive(); w.drain(refuse, core.BlockKey) }
+		for _, action := range []string{"discard", "redrive"} {
+			var p ops.StoredPlan
+			w.json(&p, action, "plan", "--topic", "orders", "--reason", "INC-42")
+			again()
+			w.require(w.run(action, "apply", p.ID, "--yes"), ExitPartial, "4 worked off, 0 changed",
+				"4 events left alone: they have changed since the plan was made", "0 of 4 events are changed")
+			w.require(w.answerAfter(again, action, "--all", "--topic", "orders", "--reason", "INC-42"), ExitPartial,
+				"0 events changed", "0 of 4 events are changed: the others have changed since they were read")
+		}
+		var list struct{ Events []ops.Event }
+		w.json(&list, "list", "--topic", "orders")
+		id := list.Events[0].ID.String()
+		w.require(w.answerAfter(redrive, "discard", id, "--reason", "INC-42"), ExitPartial, "0 of 1 events are changed")
+		w.json(&list, "list", "--topic", "orders")
+		for _, e := range list.Events {
+			equal(t, e.Status, ops.StatusRetry, "status of event %s", e.ID)
+		}
+		w.require(w.run("discard", id, "--reason", "INC-42", "--yes"), ExitOK, "1 event changed")
 	})
 }

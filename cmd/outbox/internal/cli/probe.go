@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,7 +66,9 @@ func (a *app) probe(ctx context.Context, url string) error {
 		return exit(ExitUnhealthy, "%s is no relay: it answers with status %d and no report", url, res.StatusCode)
 	}
 	if err := a.print(report, func() {
-		a.sayf("%s\n", strings.Join(append([]string{report.Status}, report.Problems...), "\n"))
+		for _, text := range append([]string{report.Status}, report.Problems...) {
+			a.sayf("%s\n", text)
+		}
 	}); err != nil {
 		return err
 	}

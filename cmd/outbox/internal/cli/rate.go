@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,14 +12,7 @@ import (
 )
 
 // rateRow is the rate of a destination as commands print it.
-type rateRow struct {
-	Topic     string    `json:"topic"`
-	PerSecond float64   `json:"per_second"` // 0: any number
-	InFlight  int       `json:"in_flight"`  // 0: any number
-	Since     time.Time `json:"since"`
-	Actor     string    `json:"actor"`
-	Reason    string    `json:"reason"`
-}
+type rateRow core.Rate
 
 // rateList is what `outbox rates` prints.
 type rateList struct {
@@ -81,48 +73,37 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 			if off == (row.PerSecond != 0 || row.InFlight != 0) {
 				return usage("give --per-second, --in-flight or both, or --off")
 			}
-			return a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) error {
-				api, err := ops.New(ob)
-				if err != nil {
-					return err
-				}
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
 				f := ops.Filter{Topic: row.Topic}
 				if !off {
-					a.hintUnseen(ctx, api, f)
+					a.hintUnseen(ctx, s.api, f)
 				}
-				r, err := a.reachOf(ctx, api, "rate of destination "+row.Topic, f, w.dryRun)
+				r, err := a.reachOf(ctx, s.api, "rate of destination "+row.Topic, f, w.dryRun)
 				if err != nil {
 					return err
 				}
-				a.noteByLog(ctx, db)
+				a.noteByLog(ctx, s.db)
 				row.Since, row.Actor, row.Reason = a.now().UTC(), w.actor, w.reason
-				if limited, err := isLimited(ctx, ob, row.Topic); err != nil {
+				if limited, err := isLimited(ctx, s.ob, row.Topic); err != nil {
 					return err
 				} else if off && !limited { // it may be misspelled
 					return a.print(rateChange{row, r, false}, func() {
-						text := "destination %s had no limit: nothing was done (`outbox rates` lists them)\n"
-						if w.dryRun {
-							text = "destination %s has no limit: nothing would be done (`outbox rates` lists them)\n"
-						}
-						a.sayf(text, row.Topic)
+						a.sayf("destination %s %s done (`outbox rates` lists them)\n", row.Topic,
+							w.either("had no limit: nothing was", "has no limit: nothing would be"))
 					})
 				}
-				ask := "set destination " + row.Topic + " of " + db.name + " to " + row.limits() + "?"
-				if err := a.confirm(w, ask); err != nil {
+				ask := "set destination " + row.Topic + r.words() + " to " + row.limits()
+				if err := a.confirm(ctx, w, a.tables(s.db, "outbox"), ask); err != nil {
 					return err
 				}
-				if err := ob.SetRate(ctx, core.RateRequest{
+				if err := s.ob.SetRate(ctx, core.RateRequest{
 					Topic: row.Topic, PerSecond: row.PerSecond, InFlight: row.InFlight, Actor: w.actor,
 					Reason: w.reason, DryRun: w.dryRun,
 				}); err != nil {
 					return err
 				}
-				gets := "gets"
-				if w.dryRun {
-					gets = "would get"
-				}
 				return a.print(rateChange{row, r, !w.dryRun}, func() {
-					a.sayf("destination %s %s %s\n", row.Topic, gets, row.limits())
+					a.sayf("destination %s %s %s\n", row.Topic, w.either("gets", "would get"), row.limits())
 				})
 			})
 		},
@@ -152,8 +133,8 @@ func (a *app) ratesCommand() *cobra.Command {
 		Short: "List the limits of destinations: since when, by whom and why",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withOutbox(c, func(ctx context.Context, _ *database, ob *core.Outbox) error {
-				list, err := ob.Rates(ctx)
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				list, err := s.ob.Rates(ctx)
 				if err != nil {
 					return err
 				}
@@ -165,21 +146,15 @@ func (a *app) ratesCommand() *cobra.Command {
 }
 
 func (a *app) printRates(rows []rateRow) {
-	if len(rows) == 0 {
-		a.sayf("no destination has a limit\n")
-		return
-	}
 	orAny := func(s string) string {
 		if s == "0" {
 			return "any"
 		}
 		return s
 	}
-	t := &table{}
-	t.add("TOPIC", "PER SECOND", "IN FLIGHT", "SINCE", "ACTOR", "REASON")
-	for _, r := range rows {
-		t.add(r.Topic, orAny(strconv.FormatFloat(r.PerSecond, 'f', -1, 64)), orAny(strconv.Itoa(r.InFlight)),
-			moment(r.Since), short(r.Actor), short(r.Reason))
-	}
-	t.write(a.Out)
+	printRows(a, "no destination has a limit", "TOPIC|PER SECOND|IN FLIGHT|SINCE|ACTOR|REASON", rows,
+		func(t *table, r rateRow) {
+			t.add(r.Topic, orAny(strconv.FormatFloat(r.PerSecond, 'f', -1, 64)), orAny(strconv.Itoa(r.InFlight)),
+				moment(r.Since), short(r.Actor), short(r.Reason))
+		})
 }

@@ -55,32 +55,29 @@ func (f *relayFlags) register(flags *pflag.FlagSet) {
 	f.logFlags.register(flags)
 }
 
-// check refuses values that would silently become defaults.
-func (f *relayFlags) check() error {
+// check refuses values that would silently become defaults. It names all of them.
+func (f *relayFlags) check() (wrong []error) {
 	const most = 10_000
-	switch {
-	case f.workers < 1 || f.workers > most:
-		return fmt.Errorf("--workers %d: it is 1 to %d", f.workers, most)
-	case f.connections < 2 || f.connections > most:
-		return fmt.Errorf("--connections %d: it is 2 to %d", f.connections, most)
-	case f.keep <= 0:
-		return fmt.Errorf("--keep %s: it is longer than 0; --delete-on-success keeps nothing", f.keep)
-	case f.keepDiscarded < 0:
-		return fmt.Errorf("--keep-discarded %s: it is negative", f.keepDiscarded)
-	}
-	for name, v := range map[string]time.Duration{
-		"publish-timeout": f.publishTimeout, "poll-interval": f.pollInterval, "shutdown-timeout": f.shutdownTimeout,
-	} {
-		if v <= 0 {
-			return fmt.Errorf("--%s %s: it is longer than 0", name, v)
+	refuse := func(is bool, format string, args ...any) {
+		if is {
+			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
-	return f.checkLog()
+	refuse(f.workers < 1 || f.workers > most, "--workers %d: it is 1 to %d", f.workers, most)
+	refuse(f.connections < 2 || f.connections > most, "--connections %d: it is 2 to %d", f.connections, most)
+	refuse(f.keep <= 0, "--keep %s: it is longer than 0; --delete-on-success keeps nothing", f.keep)
+	refuse(f.keepDiscarded < 0, "--keep-discarded %s: it is negative", f.keepDiscarded)
+	refuse(f.publishTimeout <= 0, "--publish-timeout %s: it is longer than 0", f.publishTimeout)
+	refuse(f.pollInterval <= 0, "--poll-interval %s: it is longer than 0", f.pollInterval)
+	refuse(f.shutdownTimeout <= 0, "--shutdown-timeout %s: it is longer than 0", f.shutdownTimeout)
+	f.checkLog(refuse)
+	return wrong
 }
 
 // relayProcess are the settings of the whole process.
 type relayProcess struct {
 	listen, logLevel, config string
+	check                    bool // read the settings, and end
 }
 
 func (a *app) relayCommand() *cobra.Command {
@@ -127,12 +124,17 @@ also schema, prefix, and the flags below, with _ in place of -. A flag on the co
 the outboxes that do not set it. Metrics have the name in the label outbox. If one of the relays
 ends with an error, the process stops the others and ends.
 
+What is wrong with the settings is said at once, with exit code 2. --check reads them, connects to
+nothing, and ends: it prints the outboxes, and how many connections they open at most to each server
+of databases.
+
 The log goes to the standard error; with --json it is JSON. --timeout does not apply. Services that
 only insert need no broker. Tables of effects (topics effect.*) are not relayed here.`,
 		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
   OUTBOX_TO=kafka://kafka1:9092,kafka2:9092 outbox relay --listen :8080
   outbox relay --to kafka://kafka1:9092 --slot outbox --create-slot --listen :8080
-  outbox relay --config /etc/outbox/relay.json`,
+  outbox relay --config /etc/outbox/relay.json
+  outbox relay --config /etc/outbox/relay.json --check`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := a.fromEnvironment(c.LocalFlags()); err != nil {
@@ -144,12 +146,11 @@ only insert need no broker. Tables of effects (topics effect.*) are not relayed 
 	flags := c.Flags()
 	f.register(flags)
 	flags.StringVar(&p.config, "config", "", "file of several outboxes, or the JSON itself")
-	flags.StringVar(&p.listen, "listen", "", "address of /healthz, /readyz and /metrics, such as :8080; empty: none")
+	flags.StringVar(&p.listen, "listen", "", "address of /healthz, /readyz and /metrics, such as :8080 (default: none)")
+	flags.BoolVar(&p.check, "check", false, "check the settings, connect to nothing, and end")
 	flags.StringVar(&p.logLevel, "log-level", "info", "debug, info, warn or error")
-	_ = c.RegisterFlagCompletionFunc("repair-slot", cobra.FixedCompletions(
-		[]string{"lost", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = c.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(
-		[]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(c, "repair-slot", "lost", "always", "never")
+	complete(c, "log-level", "debug", "info", "warn", "error")
 	return c
 }
 
@@ -191,23 +192,27 @@ func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) (err erro
 	if err != nil {
 		return err
 	}
-	all, err := a.relayed(p, f)
-	if err != nil {
+	all, wrong := a.relayed(p, f)
+	for _, o := range all {
+		defer func() { err = errors.Join(err, o.close(ctx)) }()
+		wrong = append(wrong, o.open(ctx, a, logger, p.check)...)
+	}
+	wrong = append(wrong, differ(all)...)
+	if err := allOf(wrong); err != nil {
 		return err
+	}
+	if p.check {
+		return a.printChecked(all)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var boxes []*core.Outbox
 	for _, o := range all {
-		defer func() { err = errors.Join(err, o.close(ctx)) }()
-		if err := o.open(ctx, a, logger, registry); err != nil {
-			return err
+		if err := o.observe(registry); err != nil {
+			return o.wrap(err)
 		}
 		boxes = append(boxes, o.outbox)
-	}
-	if err := differ(all); err != nil {
-		return err
 	}
 	if p.listen != "" {
 		stop, err := serve(ctx, p.listen, probes(ctx, registry, boxes), logger)

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -35,7 +33,7 @@ type logFlags struct {
 }
 
 func (f *logFlags) register(flags *pflag.FlagSet) {
-	flags.Var((*slotFlag)(&f.slot), "slot", "read the log of PostgreSQL by this replication slot, and do not poll")
+	flags.StringVar(&f.slot, "slot", "", "read the log of PostgreSQL by this replication slot, and do not poll")
 	flags.BoolVar(&f.create, "create-slot", false, "make what is missing of the slot, its publication and its table")
 	flags.BoolVar(&f.failover, "failover-slot", false, "new slots follow to the standbys of PostgreSQL 17 or newer")
 	flags.StringVar(&f.repair, "repair-slot", "lost", "repair a slot that is lost, also one that was moved (always), "+
@@ -44,51 +42,24 @@ func (f *logFlags) register(flags *pflag.FlagSet) {
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// slotFlag is the name of a slot. It refuses an empty one: where a script writes --slot "$SLOT" and
-// the variable is not set, the relay would poll, and nobody would read the slot.
-type slotFlag string
-
-// Set implements pflag.Value.
-func (s *slotFlag) Set(text string) error {
-	if text == "" {
-		return errors.New("it is empty; leave the flag out to poll the table")
-	}
-	*s = slotFlag(text)
-	return nil
-}
-
-func (s *slotFlag) String() string { return string(*s) }
-
-// Type implements pflag.Value.
-func (s *slotFlag) Type() string { return "string" }
-
 // checkLog refuses flags that contradict --slot, and flags that have no meaning without it.
-func (f *relayFlags) checkLog() error {
-	polls := func(flag, why string) error {
-		return fmt.Errorf("%s does not go with --slot: %s", flag, why)
-	}
+func (f *relayFlags) checkLog(refuse func(is bool, format string, args ...any)) {
 	_, known := repairPolicies[f.repair]
-	switch {
-	case !known:
-		return fmt.Errorf("--repair-slot %.64q: it is lost, always or never", f.repair)
-	case f.slot == "" && (f.create || f.failover || f.repair != "lost"):
-		return errors.New("--create-slot, --failover-slot and --repair-slot are for a relay that reads the log: " +
-			"--slot is missing")
-	case f.slot == "":
-		return nil
-	case !slotName.MatchString(f.slot):
-		return fmt.Errorf("--slot %.80q: it has lower-case letters, digits and _, at most 63", f.slot)
-	case f.pollInterval != pollEvery:
-		return polls("--poll-interval", "the log tells the relay of each event")
-	case f.noWake:
-		return polls("--no-wake", "the log wakes the relay, and nothing is listened for")
-	case f.deleteOnSuccess:
-		return polls("--delete-on-success", "events of the log stay in the table for --keep, and a slot that is lost "+
-			"is repaired from them")
-	case f.connections < leastOfLog:
-		return fmt.Errorf("--connections %d: with --slot it is %d or more", f.connections, leastOfLog)
+	refuse(!known, "--repair-slot %.64q: it is lost, always or never", f.repair)
+	if f.slot == "" {
+		refuse(f.create || f.failover || known && f.repair != "lost", "--create-slot, --failover-slot and "+
+			"--repair-slot are for a relay that reads the log: --slot is missing")
+		return
 	}
-	return nil
+	const not = "%s does not go with --slot: %s"
+	refuse(!slotName.MatchString(f.slot), "--slot %.80q: it has lower-case letters, digits and _, at most 63", f.slot)
+	refuse(f.pollInterval > 0 && f.pollInterval != pollEvery, not, "--poll-interval",
+		"the log tells the relay of each event")
+	refuse(f.noWake, not, "--no-wake", "the log wakes the relay, and nothing is listened for")
+	refuse(f.deleteOnSuccess, not, "--delete-on-success", "events of the log stay in the table for --keep, and a slot "+
+		"that is lost is repaired from them")
+	refuse(f.connections >= 2 && f.connections < leastOfLog, "--connections %d: with --slot it is %d or more",
+		f.connections, leastOfLog)
 }
 
 // openLog makes the relay that reads the log. cfg is that of its outbox, without the table.
@@ -110,7 +81,7 @@ func (o *relayed) openLog(ctx context.Context, cfg core.Config) (err error) {
 		Failover: o.failover, Repair: repairPolicies[o.repair], Outbox: cfg,
 	})
 	if err != nil {
-		return usage("%s", inFlags(err))
+		return usage("%w", relayError{err})
 	}
 	o.outbox = o.log.Outbox()
 	return nil
@@ -128,5 +99,8 @@ var advice = strings.NewReplacer(
 	"walrelay: ", "",
 )
 
-// inFlags returns the text of an error of walrelay for the command line.
-func inFlags(err error) string { return withoutPackages(advice.Replace(err.Error())) }
+// relayError is an error of a relay for the command line.
+type relayError struct{ error }
+
+func (e relayError) Error() string { return withoutPackages(advice.Replace(e.error.Error())) }
+func (e relayError) Unwrap() error { return e.error }

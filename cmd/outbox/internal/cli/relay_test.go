@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 func TestBrokerAddresses(t *testing.T) {
@@ -26,6 +29,7 @@ func TestBrokerAddresses(t *testing.T) {
 		"nats://me:hunt,er2@a:4222,b:4222":                            "nats://a:4222,b:4222",
 		"tls://me:hunter2@a:4222,tls://me:hunter2@b:4222":             "tls://a:4222,b:4222",
 		"redis://me:hunter2@localhost:6379/3":                         "redis://localhost:6379",
+		"kafka://me:hunter2@a:9092?tls=true&sasl=scram-sha-512":       "kafka://a:9092",
 	} {
 		b, err := openBroker(t.Context(), address, s)
 		if err != nil || b.name != want {
@@ -45,6 +49,8 @@ func TestBrokerAddresses(t *testing.T) {
 		"amqp://me:hunter2@a?queue=quorum":              "is with topology=queue",
 		"amqp://me:hunter2@a?topology=queue&queue=lazy": "it is classic or quorum",
 		"amqp://me:hunter2@a:x/":                        "port",
+		"kafka://me:hunter2/x@a":                        "invalid port",
+		"nats://hunter2/x@a":                            "%2F",
 		"redis://me:hunter2@a:6379/shop":                "database",
 		"redis://me:hunter2@%zz":                        "escape",
 		"redis://me:hunter2@a:6379,b:6379":              "redis has one server",
@@ -52,6 +58,15 @@ func TestBrokerAddresses(t *testing.T) {
 		"amqp://me:hunter2@a/x,amqp://me:hunter2@b/x":   "several servers are",
 		"kafka://a:9092,,b:9092":                        "several servers are",
 		"nats://me:hunter2@a:4222?stream=shop":          "not known",
+		"kafka://me:hunter2@a:9092?sasl=md5":            "sasl=md5",
+		"kafka://a:9092?sasl=plain":                     "is with user:password@",
+		"kafka://a:9092?cacertfile=ca.crt":              "are for an address with TLS",
+		"redis://me:hunter2@a:6379?certfile=a":          "are for an address with TLS",
+		"nats://me:hunter2@a:4222?cacertfile=ca.crt":    "are for an address with TLS",
+		"rediss://me:hunter2@a:6379?cacertfile=none":    "cacertfile: ",
+		"tls://me:hunter2@a:4222?cacertfile=root.go":    "root.go has no certificate",
+		"kafka://a:9092?tls=true&certfile=none":         "certfile and keyfile: ",
+		"nats://a:4222?creds=none":                      "open none",
 	} {
 		_, err := openBroker(t.Context(), address, s)
 		if codeOf(err) != ExitUsage || !strings.Contains(err.Error(), want) ||
@@ -100,12 +115,14 @@ func TestRelayConfiguration(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"SHOP_URL": "postgres://me:hunter2@db/shop"}
 	a := &app{Environment: Environment{Getenv: func(name string) string { return env[name] }}}
-	base := relayFlags{workers: 32, keep: time.Hour, pollInterval: time.Second}
-	all, err := a.configured([]byte(`{"outboxes": [
+	var base relayFlags
+	base.register(pflag.NewFlagSet("", pflag.ContinueOnError))
+	base.keep = time.Hour
+	all, wrong := a.configured([]byte(`{"outboxes": [
 		{"name": "shop", "database_url": "${SHOP_URL}?sslmode=disable", "to": "redis://r", "workers": 4,
 		 "keep": "24h", "keep_discarded": "48h", "delete_on_success": true, "schema": "s", "prefix": "p_"},
 		{"name": "mail", "database_url": "sqlite:$x", "to": "redis://r"}]}`), base)
-	must(t, err)
+	must(t, errors.Join(wrong...))
 	shop, mail := base, base
 	shop.to, shop.workers, shop.keep, shop.deleteOnSuccess = "redis://r", 4, 24*time.Hour, true
 	shop.keepDiscarded, mail.to = 48*time.Hour, "redis://r"
@@ -117,7 +134,7 @@ func TestRelayConfiguration(t *testing.T) {
 	const rest = `"database_url": "${SHOP_URL}", "to": "redis://r"`
 	for text, want := range map[string]string{
 		`{}`:                             "no outboxes",
-		`{"outboxes": [{"name": "a"}]}`:  "database_url or to",
+		`{"outboxes": [{"name": "a"}]}`:  "database_url is missing",
 		`{"outboxes": [{` + rest + `}]}`: `name ""`,
 		`{"outboxes": [{"name": "a b", ` + rest + `}]}`:                              `name "a b"`,
 		`{"outboxes": [{"name": "a", ` + rest + `}, {"name": "a", ` + rest + `}]}`:   "two outboxes",
@@ -128,7 +145,8 @@ func TestRelayConfiguration(t *testing.T) {
 		`{"outboxes": [{"name": "a", "to": "${LOST}", "database_url": "sqlite:x"}]}`: "${LOST} is not set",
 		`{"outbox": []}`: "not JSON as",
 	} {
-		_, err := a.configured([]byte(text), base)
+		_, wrong := a.configured([]byte(text), base)
+		err := errors.Join(wrong...)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -180,11 +198,11 @@ func TestRelayOfTheLogFlags(t *testing.T) {
 			"to": "redis://localhost:1"`+config.String()+`}]}`), ExitUsage, "outbox a: ", c.want)
 	}
 	w := &world{T: t, address: "sqlite::memory:"}
-	w.require(w.run("relay", "--to", "redis://localhost:1", "--slot", ""), ExitUsage, "leave the flag out to poll")
+	w.require(w.run("relay", "--to", "redis://localhost:1", "--slot", ""), ExitUsage, "--slot: it is empty")
 	w = &world{T: t}
 	w.require(w.run("relay", "--config", `{"outboxes": [
 		{"name": "a", "database_url": "sqlite::memory:", "to": "redis://localhost:1", "slot": ""}]}`),
-		ExitUsage, "slot: it is empty; leave it out to poll the table")
+		ExitUsage, "slot: it is empty; leave it out for its default")
 	w.require(w.run("relay", "--config", `{"outboxes": [
 		{"name": "a", "database_url": "postgres://localhost:1/a", "to": "redis://localhost:1", "slot": "s"},
 		{"name": "b", "database_url": "postgres://localhost:1/b", "to": "redis://localhost:1", "slot": "s"}]}`),

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
@@ -29,88 +30,103 @@ type relayed struct {
 	name                        string // empty: it is the only one
 	databaseURL, schema, prefix string
 
-	db     *database
-	dest   *broker
-	outbox *core.Outbox
-	logger *slog.Logger
+	db      *database
+	dest    *broker
+	outbox  *core.Outbox
+	metrics *promoutbox.Metrics
+	logger  *slog.Logger
 
 	log  *walrelay.Relay // nil: the relay polls the table
 	pool *pgxpool.Pool   // pool of log
 }
 
-// relayed returns the outboxes of the configuration, or that of the flags.
-func (a *app) relayed(p relayProcess, f relayFlags) ([]*relayed, error) {
+// relayed returns the outboxes of the configuration, or that of the flags, and what is wrong with
+// them.
+func (a *app) relayed(p relayProcess, f relayFlags) (all []*relayed, wrong []error) {
 	switch {
 	case p.config == "" && f.to == "":
-		return nil, usage("--to is missing: the broker\n%s", brokerHelp)
+		return nil, []error{usage("--to is missing: the broker\n%s", brokerHelp)}
 	case p.config == "":
-		if err := f.check(); err != nil {
-			return nil, usage("%w", err)
+		o := &relayed{relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix}
+		for _, err := range f.check() {
+			wrong = append(wrong, usage("%w", err))
 		}
-		return []*relayed{{relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix}}, nil
+		return []*relayed{o}, wrong
 	case f.to != "" || a.databaseURL != "" || a.schema != "" || a.prefix != "":
-		return nil, usage("--config names the databases and brokers: leave --to (OUTBOX_TO), --database-url, " +
-			"--schema and --prefix out")
+		return nil, []error{usage("--config names the databases and brokers: leave --to (OUTBOX_TO), --database-url, " +
+			"--schema and --prefix out")}
 	}
 	text := []byte(p.config)
 	if !strings.HasPrefix(strings.TrimSpace(p.config), "{") {
 		var err error
 		if text, err = os.ReadFile(p.config); err != nil {
-			return nil, usage("--config: %w", err)
+			return nil, []error{usage("--config: %w", err)}
 		}
 	}
-	all, err := a.configured(text, f)
-	if err != nil {
-		return nil, usage("--config: %w", err)
+	all, found := a.configured(text, f)
+	for _, err := range found {
+		wrong = append(wrong, usage("--config: %w", err))
 	}
-	for _, o := range all {
-		if err := o.check(); err != nil {
-			return nil, usage("--config: outbox %s: %w", o.name, err)
-		}
-	}
-	return all, nil
+	return all, wrong
 }
 
 // configured reads a configuration. An outbox has the settings of f that it does not set itself.
-func (a *app) configured(text []byte, f relayFlags) (all []*relayed, err error) {
-	var file struct {
-		Outboxes []map[string]any `json:"outboxes"`
+func (a *app) configured(text []byte, f relayFlags) (all []*relayed, wrong []error) {
+	list, wrong := outboxesOf(text)
+	if len(list) == 0 && len(wrong) == 0 {
+		return nil, []error{errors.New("it has no outboxes")}
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	d.UseNumber() // a number as it is written
-	if err := d.Decode(&file); err != nil {
-		return nil, fmt.Errorf("it is not JSON as `outbox relay --help` shows it: %w", err)
-	}
-	if len(file.Outboxes) == 0 {
-		return nil, errors.New("it has no outboxes")
-	}
-	for i, settings := range file.Outboxes {
+	for i, settings := range list {
+		if settings == nil { // it is no object
+			continue
+		}
 		o := &relayed{}
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		o.register(flags)
-		o.relayFlags = f // register has set the defaults
-		flags.StringVar(&o.name, "name", "", "")
-		flags.StringVar(&o.databaseURL, "database-url", "", "")
-		flags.StringVar(&o.schema, "schema", "", "")
-		flags.StringVar(&o.prefix, "prefix", "", "")
-		for name, v := range settings {
-			if err := a.set(flags, name, v); err != nil {
-				return nil, fmt.Errorf("outbox %d: %w", i+1, err)
-			}
-		}
+		found := a.fill(o, f, settings)
+		place := fmt.Sprintf("outbox %d", i+1)
+		named := relayName.MatchString(o.name)
 		switch {
-		case !relayName.MatchString(o.name):
-			return nil, fmt.Errorf("outbox %d: name %q is missing, or has other characters than letters, digits, - "+
-				"and _", i+1, o.name)
+		case !named:
+			found = append(found, fmt.Errorf("name %q is missing, or has other characters than letters, digits, - "+
+				"and _", o.name))
 		case slices.ContainsFunc(all, func(other *relayed) bool { return other.name == o.name }):
-			return nil, fmt.Errorf("two outboxes have the name %q", o.name)
-		case o.databaseURL == "" || o.to == "":
-			return nil, fmt.Errorf("outbox %s: database_url or to is missing", o.name)
+			found = append(found, fmt.Errorf("two outboxes have the name %q", o.name))
+		default:
+			place = "outbox " + o.name
 		}
+		found = append(found, o.check()...)
+		for _, err := range found {
+			wrong = append(wrong, fmt.Errorf("%s: %w", place, err))
+		}
+		o.name = strings.TrimPrefix(place, "outbox ")
 		all = append(all, o)
 	}
-	return all, nil
+	return all, wrong
+}
+
+// fill sets what an outbox of a configuration sets.
+func (a *app) fill(o *relayed, f relayFlags, settings object) (wrong []error) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.register(flags)
+	o.relayFlags = f // register has set the defaults
+	flags.StringVar(&o.name, "name", "", "")
+	flags.StringVar(&o.databaseURL, "database-url", "", "")
+	flags.StringVar(&o.schema, "schema", "", "")
+	flags.StringVar(&o.prefix, "prefix", "", "")
+	for i, s := range settings {
+		if slices.ContainsFunc(settings[:i], func(other pair) bool { return other.name == s.name }) {
+			wrong = append(wrong, fmt.Errorf("%.64q is set twice", s.name))
+			continue
+		}
+		if err := a.set(flags, s); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	for _, name := range []string{"database_url", "to"} {
+		if !slices.ContainsFunc(settings, func(s pair) bool { return s.name == name }) {
+			wrong = append(wrong, fmt.Errorf("%s is missing", name))
+		}
+	}
+	return wrong
 }
 
 var (
@@ -121,15 +137,15 @@ var (
 // kindWords are the types of flags in words.
 var kindWords = map[string]string{
 	"int": "a number", "bool": "true or false", "duration": "a duration such as 30s or 24h",
-	"string": "empty; leave it out to poll the table", // slot is the only text that is checked here
 }
 
 // set sets a flag to a value of the configuration.
-func (a *app) set(flags *pflag.FlagSet, name string, v any) error {
-	flag := flags.Lookup(strings.ReplaceAll(name, "_", "-"))
-	if flag == nil || strings.Contains(name, "-") {
-		return fmt.Errorf("%.64q is not known: see `outbox relay --help`", name)
+func (a *app) set(flags *pflag.FlagSet, s pair) error {
+	flag := flags.Lookup(strings.ReplaceAll(s.name, "_", "-"))
+	if flag == nil || strings.Contains(s.name, "-") {
+		return fmt.Errorf("%.64q is not known: see `outbox relay --help`", s.name)
 	}
+	name, v := s.name, s.value()
 	switch v.(type) {
 	case string, bool, json.Number:
 	default:
@@ -146,6 +162,9 @@ func (a *app) set(flags *pflag.FlagSet, name string, v any) error {
 	if missing != nil {
 		return missing
 	}
+	if text == "" {
+		return fmt.Errorf("%s: it is empty; leave it out for its default", name)
+	}
 	if err := flags.Set(flag.Name, text); err != nil {
 		return fmt.Errorf("%s: it is %s", name, kindWords[flag.Value.Type()]) // the value may be secret
 	}
@@ -154,24 +173,40 @@ func (a *app) set(flags *pflag.FlagSet, name string, v any) error {
 
 // differ refuses two outboxes with the same tables, or with the same slot: one would stand by for
 // ever.
-func differ(all []*relayed) error {
+func differ(all []*relayed) (wrong []error) {
 	tables, slots := map[[3]string]string{}, map[string]string{}
 	for _, o := range all {
-		key := [3]string{o.db.name, o.schema, o.prefix}
-		if other, ok := tables[key]; ok {
-			return usage("--config: outboxes %s and %s have the same tables", other, o.name)
-		}
-		tables[key] = o.name
-		if o.slot == "" {
+		if o.db == nil { // its address is wrong
 			continue
 		}
-		slot := fmt.Sprintf("%s:%d %s", o.db.pgx.Host, o.db.pgx.Port, o.slot) // of the whole server
+		key := [3]string{o.db.name, o.schema, cmp.Or(o.prefix, sqloutbox.DefaultPrefix)}
+		if o.db.dialect == core.MySQL && o.schema != "" { // it is another database of the server
+			key[0], key[1] = o.db.server+"/"+o.schema, ""
+		}
+		if other, ok := tables[key]; ok {
+			wrong = append(wrong, usage("--config: outboxes %s and %s have the same tables", other, o.name))
+		}
+		tables[key] = o.name
+		if o.slot == "" || o.db.pgx == nil {
+			continue
+		}
+		slot := o.db.server + " " + o.slot // of the whole server
 		if other, ok := slots[slot]; ok {
-			return usage("--config: outboxes %s and %s have the same slot %s on one server", other, o.name, o.slot)
+			wrong = append(wrong, usage("--config: outboxes %s and %s have the same slot %s on one server", other,
+				o.name, o.slot))
 		}
 		slots[slot] = o.name
 	}
-	return nil
+	return wrong
+}
+
+// allOf is one error for all. Wrong use goes before everything else.
+func allOf(wrong []error) error {
+	err := errors.Join(wrong...)
+	if slices.ContainsFunc(wrong, func(err error) bool { return codeOf(err) == ExitUsage }) {
+		return usage("%w", err)
+	}
+	return err
 }
 
 // wrap says which outbox an error is of.
@@ -182,47 +217,76 @@ func (o *relayed) wrap(err error) error {
 	return &exitError{code: codeOf(err), err: fmt.Errorf("outbox %s: %w", o.name, err)}
 }
 
-// open opens the database, the broker and the outbox. Nothing has to answer yet.
-func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, registry prometheus.Registerer) error {
+// open opens the database, the broker and the outbox, and returns what is wrong. Nothing has to
+// answer yet. The file of SQLite may be absent if the settings are only checked.
+func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent bool) (wrong []error) {
+	add := func(err error) {
+		if err != nil {
+			wrong = append(wrong, o.wrap(err))
+		}
+	}
 	o.logger = logger
 	if o.name != "" {
 		o.logger = logger.With("outbox", o.name)
-		registry = prometheus.WrapRegistererWith(prometheus.Labels{"outbox": o.name}, registry)
 	}
+	if len(o.check()) > 0 { // what else is wrong is found with settings that are right
+		to, slot := o.to, o.slot
+		o.register(pflag.NewFlagSet("", pflag.ContinueOnError)) // sets the defaults
+		if o.to = to; slotName.MatchString(slot) {
+			o.slot = slot
+		}
+	}
+	var err error
 	of := *a
 	of.databaseURL = o.databaseURL
-	var err error
-	if o.db, err = of.connect(false); err != nil { // Run waits for a database that is away
-		return o.wrap(err)
+	if o.databaseURL != "" || o.name == "" {
+		o.db, err = of.connect(absent) // Run waits for a database that is away
+		add(err)
+	}
+	if o.to != "" {
+		settings := brokerSettings{workers: o.workers, timeout: o.publishTimeout, logger: o.logger}
+		o.dest, err = openBroker(ctx, o.to, settings)
+		add(err)
+	}
+	if o.db == nil {
+		return wrong
 	}
 	o.db.SetMaxOpenConns(o.connections)
 	o.db.SetMaxIdleConns(o.connections)
-	settings := brokerSettings{workers: o.workers, timeout: o.publishTimeout, logger: o.logger}
-	if o.dest, err = openBroker(ctx, o.to, settings); err != nil {
-		return o.wrap(err)
-	}
-	metrics := promoutbox.New(promoutbox.Config{})
+	o.metrics = promoutbox.New(promoutbox.Config{})
 	cfg := core.Config{
-		Publisher: o.dest.publisher, Workers: o.workers, PublishTimeout: o.publishTimeout,
-		PollInterval: o.pollInterval, ShutdownTimeout: o.shutdownTimeout, DisableJanitor: o.noJan,
-		Retention: core.Retention{
-			Keep: o.keep, KeepDiscarded: o.keepDiscarded, DeleteOnSuccess: o.deleteOnSuccess,
-		},
-		Logger: o.logger, Observer: metrics.Outbox(),
+		Relay: relay.Config{
+			Workers: o.workers, PublishTimeout: o.publishTimeout,
+			PollInterval: o.pollInterval, ShutdownTimeout: o.shutdownTimeout, DisableJanitor: o.noJan,
+			Retention: relay.Retention{
+				Keep: o.keep, KeepDiscarded: o.keepDiscarded, DeleteOnSuccess: o.deleteOnSuccess,
+			},
+		}, Logger: o.logger, Observer: o.metrics.Outbox(),
+	}
+	if o.dest != nil {
+		cfg.Publisher = o.dest.publisher
 	}
 	if o.skipDead {
 		cfg.DeadPolicy = core.SkipDead
 	}
 	if o.slot != "" {
-		if err := o.openLog(ctx, cfg); err != nil {
-			return o.wrap(err)
-		}
-		metrics.WatchLog(o.log)
-	} else if err := o.openTable(cfg); err != nil {
-		return o.wrap(err)
+		add(o.openLog(ctx, cfg))
+	} else {
+		add(o.openTable(cfg))
 	}
-	metrics.Watch(o.outbox)
-	return o.wrap(registry.Register(metrics))
+	return wrong
+}
+
+// observe registers the metrics of the outbox, which is open.
+func (o *relayed) observe(registry prometheus.Registerer) error {
+	if o.name != "" {
+		registry = prometheus.WrapRegistererWith(prometheus.Labels{"outbox": o.name}, registry)
+	}
+	if o.log != nil {
+		o.metrics.WatchLog(o.log.LogBacklog)
+	}
+	o.metrics.Watch(o.outbox)
+	return registry.Register(o.metrics)
 }
 
 // openTable makes the outbox that polls the table.
@@ -238,7 +302,7 @@ func (o *relayed) openTable(cfg core.Config) (err error) {
 		cfg.Wake.Listen = pgxoutbox.Listen(o.db.pgx, sqloutbox.WakeChannel(o.prefix))
 	}
 	if o.outbox, err = core.New(cfg); err != nil {
-		return usage("%s", withoutPackages(err.Error()))
+		return usage("%w", relayError{err})
 	}
 	return nil
 }
@@ -263,7 +327,7 @@ func (o *relayed) run(ctx context.Context) error {
 	case errors.Is(err, core.ErrNoTables):
 		return o.wrap(o.db.withTables(context.WithoutCancel(ctx), kinds[0], o.schema, o.prefix, err))
 	case err != nil && o.log != nil:
-		return o.wrap(errors.New(inFlags(err)))
+		return o.wrap(relayError{err})
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return nil
 	}

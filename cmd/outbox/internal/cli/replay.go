@@ -52,8 +52,8 @@ log of PostgreSQL it says how many walrelay has not confirmed yet: their replay 
 			if o.IDs, err = rowIDs(args); err != nil {
 				return err
 			}
-			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				p, err := api.PlanReplay(ctx, f, o)
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				p, err := s.api.PlanReplay(ctx, f, o)
 				if errors.Is(err, ops.ErrDedupWindow) {
 					err = fmt.Errorf("%w: --since selects them. --dedup-window makes what consumers have declared "+
 						"only shorter; with --beyond-windows it holds, and they may handle events twice", err)
@@ -61,8 +61,8 @@ log of PostgreSQL it says how many walrelay has not confirmed yet: their replay 
 				if err != nil {
 					return err
 				}
-				a.noteUnconfirmed(ctx, db, p)
-				return a.storePlan(ctx, api, p, w)
+				a.noteUnconfirmed(ctx, s.db, p)
+				return a.storePlan(ctx, s.api, p, w)
 			})
 		},
 	}
@@ -94,8 +94,7 @@ func (a *app) storePlan(ctx context.Context, api *ops.API, p ops.Plan, w who) er
 		a.hintUnseen(ctx, api, p.Filter)
 	}
 	if w.dryRun && a.json {
-		stored.IDs = nil
-		return a.print(dryPlan{stored, true}, nil)
+		return a.print(dryPlan{withoutRows(stored), true}, nil)
 	}
 	err := a.printPlan(stored)
 	if w.dryRun {

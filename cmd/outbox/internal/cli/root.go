@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -52,9 +54,8 @@ func Run(ctx context.Context, args []string, env Environment) int {
 		if code == ExitFailed && !a.began { // flags and arguments are read before
 			code = ExitUsage
 		}
-		text := withoutPackages(strings.TrimSpace(err.Error()))
+		text := withoutPackages(strings.TrimSpace(withFlags(c, err)))
 		if code == ExitUsage {
-			text = withFlags(c, text)
 			if m := noArgument.FindStringSubmatch(text); m != nil && !c.HasSubCommands() { // cobra calls it a command
 				text = fmt.Sprintf("%s takes no arguments, and got %s: what it selects is in its flags", m[2], m[1])
 			}
@@ -62,7 +63,7 @@ func Run(ctx context.Context, args []string, env Environment) int {
 				text += ": " + strings.TrimSuffix(c.UseLine(), " [flags]")
 			}
 		}
-		a.note("outbox: %s", text)
+		a.note("outbox: %s", lines(text))
 		if code == ExitUsage && !strings.Contains(text, "--help") {
 			a.note("outbox: see %s --help", c.CommandPath())
 		}
@@ -79,25 +80,43 @@ var packages = regexp.MustCompile(`(^|: )(?:(?:outbox|ops|sqloutbox|config): )+`
 // withoutPackages leaves out names that tell a person nothing.
 func withoutPackages(text string) string { return packages.ReplaceAllString(text, "$1") }
 
-// field is a field of Go in an error: PerSecond, or Retention.Keep.
-var field = regexp.MustCompile(`(^|[ (])((?:[A-Z][A-Za-z]*\.)*)([A-Z][A-Za-z]*)\b`)
+// withFlags is the text of err with the flags of a command in place of the fields that they set.
+func withFlags(c *cobra.Command, err error) string {
+	text := err.Error()
+	for _, e := range fieldErrors(err) {
+		text = strings.Replace(text, e.Error(), e.Text(func(field string) string { return flagOf(c, field) }), 1)
+	}
+	return text
+}
 
-// withFlags names the flags of a command in place of the fields that they set.
-func withFlags(c *cobra.Command, text string) string {
-	return field.ReplaceAllStringFunc(text, func(match string) string {
-		m := field.FindStringSubmatch(match)
-		var name strings.Builder
-		for i, r := range m[3] {
-			if unicode.IsUpper(r) && i > 0 {
-				name.WriteByte('-')
-			}
-			name.WriteRune(unicode.ToLower(r))
+// fieldErrors returns the errors of fields that err wraps.
+func fieldErrors(err error) (all []*core.FieldError) {
+	switch e := err.(type) { //nolint:errorlint // it goes through all that are wrapped
+	case *core.FieldError:
+		return []*core.FieldError{e}
+	case interface{ Unwrap() error }:
+		return fieldErrors(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			all = append(all, fieldErrors(one)...)
 		}
-		if c.Flag(name.String()) == nil {
-			return match
+	}
+	return all
+}
+
+// flagOf is the flag that sets a field: --per-second for PerSecond. Without one it is the field.
+func flagOf(c *cobra.Command, field string) string {
+	var name strings.Builder
+	for i, r := range field[strings.LastIndexByte(field, '.')+1:] {
+		if unicode.IsUpper(r) && i > 0 {
+			name.WriteByte('-')
 		}
-		return m[1] + "--" + name.String()
-	})
+		name.WriteRune(unicode.ToLower(r))
+	}
+	if c.Flag(name.String()) == nil {
+		return field
+	}
+	return "--" + name.String()
 }
 
 // app is one run of the program.
@@ -107,7 +126,7 @@ type app struct {
 	began   bool // the arguments were right
 
 	databaseURL, schema, prefix string
-	effectsPrefix               string
+	effectsPrefix, keysPrefix   string
 	json                        bool
 	timeout                     time.Duration
 }
@@ -136,11 +155,14 @@ off.
 
 A duration is one of Go, as 90s or 2h30m. A longer one may be in days, as 7d.
 
+What others wrote, as errors, keys and reasons, is printed in one line, and characters that a terminal
+obeys or does not show as \x1b or \u202e. --json has every text as it is, for programs.
+
 Every command has --json, and prints one object with it. tail prints one on a line for each event,
 and relay writes its log as JSON.
 
-  - What is listed is in a field with the name of the things, such as events, keys or plans. It is
-    [] if there is nothing, and null if that is not known.
+  - Lists are in a field named after their content: events, keys, plans. The field is [] if there is
+    nothing, and null if that is not known.
   - Beside a list of rows is "more": it is true if there may be more of them. Then --after with
     "next" prints the next page. Without "next", raise --limit, or give a filter.
   - "capped" says that there may be more than the number beside it.
@@ -171,20 +193,47 @@ Exit codes:
 	flags.StringVar(&a.prefix, "prefix", "", `prefix of the tables (default "outbox_")`)
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.DurationVar(&a.timeout, "timeout", time.Minute, "time limit of the command; 0: none")
-	root.AddCommand(a.statusCommand(), a.listCommand(), a.showCommand(), a.explainCommand(), a.groupsCommand(),
-		a.tailCommand(), a.auditCommand(), a.keysCommand(), a.inboxCommand(), a.effectsCommand(),
-		a.idempotencyCommand(), a.deadCommand(), a.redriveCommand(), a.discardCommand(), a.replayCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.pausesCommand(), a.rateCommand(), a.ratesCommand(), a.windowCommand(),
+	root.AddCommand(
+		a.statusCommand(),
+		a.historyCommand(),
+		a.listCommand(),
+		a.showCommand(),
+		a.explainCommand(),
+		a.groupsCommand(),
+		a.tailCommand(),
+		a.auditCommand(),
+		a.keysCommand(),
+		a.inboxCommand(),
+		a.effectsCommand(),
+		a.idempotencyCommand(),
+		a.deadCommand(),
+		a.redriveCommand(),
+		a.editCommand(),
+		a.discardCommand(),
+		a.eraseCommand(),
+		a.replayCommand(),
+		a.pauseCommand(),
+		a.resumeCommand(),
+		a.pausesCommand(),
+		a.rateCommand(),
+		a.ratesCommand(),
+		a.windowCommand(),
 		a.plansCommand(),
-		a.doctorCommand(), a.migrateCommand(), a.relayCommand(), a.probeCommand(), a.versionCommand())
+		a.doctorCommand(),
+		a.uiCommand(),
+		a.migrateCommand(),
+		a.relayCommand(),
+		a.probeCommand(),
+		a.versionCommand(),
+	)
 	for _, c := range root.Commands() {
 		c.SuggestionsMinimumDistance = root.SuggestionsMinimumDistance
 	}
 	return root
 }
 
-// plausible refuses what can only be a mistake. An argument is empty if a variable of a shell is
-// not set. The text of a note may be empty.
+// plausible refuses what can only be a mistake. An argument or the value of a flag is empty if a
+// variable of a shell is not set. The text of a note may be empty.
 func plausible(c *cobra.Command, args []string) (err error) {
 	for i, arg := range args {
 		if arg == "" && (c.Name() != "note" || i == 0) {
@@ -192,11 +241,37 @@ func plausible(c *cobra.Command, args []string) (err error) {
 		}
 	}
 	c.Flags().Visit(func(f *pflag.Flag) {
+		list, _ := f.Value.(pflag.SliceValue)
+		empty := f.Value.Type() == "string" && f.Value.String() == "" ||
+			list != nil && slices.Contains(list.GetSlice(), "")
+		if empty { // --topic "$TOPIC" would select all
+			err = usage("--%s: it is empty, as if a variable were not set; leave the flag out for its default", f.Name)
+		}
 		if d, perr := time.ParseDuration(f.Value.String()); perr == nil && f.Value.Type() == "duration" && d < 0 {
 			err = usage("--%s %s: it is negative", f.Name, d)
 		}
+		if most := f.Annotations[atMost]; most != nil {
+			n, _ := strconv.Atoi(f.Value.String())
+			if limit, _ := strconv.Atoi(most[0]); n < 1 || n > limit {
+				err = usage("--%s %d: it is 1 to %d", f.Name, n, limit)
+			}
+		}
 	})
 	return err
+}
+
+// atMost is the annotation of a flag with its largest value.
+const atMost = "at_most"
+
+// limitFlag registers --limit for a command that lists at most so many things.
+func limitFlag(c *cobra.Command, to *int, limit, most int, things string) {
+	c.Flags().IntVar(to, "limit", limit, fmt.Sprintf("%s, up to %d", things, most))
+	_ = c.Flags().SetAnnotation("limit", atMost, []string{strconv.Itoa(most)})
+}
+
+// complete says which values of a flag a shell offers.
+func complete(c *cobra.Command, flag string, values ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // group makes a command that only has commands below it. Without this cobra prints the help for a
@@ -236,9 +311,3 @@ func (a *app) now() time.Time {
 	}
 	return time.Now()
 }
-
-// note tells the person something that is not data.
-func (a *app) note(format string, args ...any) { _, _ = fmt.Fprintf(a.Err, format+"\n", args...) }
-
-// sayf prints data for people.
-func (a *app) sayf(format string, args ...any) { _, _ = fmt.Fprintf(a.Out, format, args...) }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 // A wrong command or flag ends with exit code 2, and a hint.
@@ -38,7 +42,7 @@ func TestWrongUse(t *testing.T) {
 	}
 }
 
-// Errors name no packages and no fields of Go.
+// Errors name no packages.
 func TestErrorsForPeople(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -51,15 +55,28 @@ func TestErrorsForPeople(t *testing.T) {
 	} {
 		equal(t, withoutPackages(text), want, "%q", text)
 	}
-	for text, want := range map[string]string{
-		"PerSecond -1 is not 0":              "--per-second -1 is not 0",
-		"Retention.Reason is empty (Yes)":    "--reason is empty (--yes)",
-		`topic "Off" and MariaDB, Unlimited`: `topic "Off" and MariaDB, Unlimited`,
+}
+
+// Errors name the flags of the command in place of the fields of Go. What a person wrote stays.
+func TestFlagsForFields(t *testing.T) {
+	t.Parallel()
+	c, _, err := NewRoot().Find([]string{"rate"})
+	must(t, err)
+	wrong := func(format string, args ...any) error {
+		return &core.FieldError{Err: core.ErrInvalidRequest, Format: format, Args: args}
+	}
+	for want, err := range map[string]error{
+		"outbox: invalid request: --per-second -1 is not 0": wrong("{PerSecond} %v is not 0", -1),
+		"x: outbox: invalid request: --reason is empty (--yes)": fmt.Errorf("x: %w",
+			wrong("{R.Reason} is empty ({Yes})")),
+		"topic Off{Off} and {Off}, Unlimited": &core.FieldError{
+			Format: "topic %s and %s, {Unlimited}", Args: []any{"Off{Off}", "{Off}"},
+		},
+		"--off\n--yes and --off": errors.Join(&core.FieldError{Format: "{Off}"}, usage("%w",
+			&core.FieldError{Format: "{Yes} and {Off}"})),
+		"PerSecond of others": errors.New("PerSecond of others"),
 	} {
-		c, _, err := NewRoot().Find([]string{"rate"})
-		if got := withFlags(c, text); got != want || err != nil {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		equal(t, withFlags(c, err), want, "%q", err)
 	}
 }
 
@@ -164,7 +181,8 @@ func TestEveryMutationCanBeTried(t *testing.T) {
 			walk(below)
 		}
 		has := func(name string) bool { return c.Flag(name) != nil }
-		if !has("reason") && !has("yes") && !has("actor") && !silent[c.CommandPath()] || c.Name() == "audit" {
+		if !has("reason") && !has("yes") && !has("actor") && !silent[c.CommandPath()] || c.Name() == "audit" ||
+			c.Name() == "ui" { // the page asks
 			return
 		}
 		mutations++

@@ -12,7 +12,9 @@ type span time.Duration
 
 func (s *span) Set(text string) error {
 	d, err := parseSpan(text)
-	*s = span(d)
+	if err == nil {
+		*s = span(d)
+	}
 	return err
 }
 

@@ -2,17 +2,16 @@ package cli
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/ops"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
@@ -66,102 +65,16 @@ type outboxState struct {
 	ByLog *logEvents `json:"by_log,omitempty"`
 	// Slots are the replication slots by which a reader of the log gets the events.
 	Slots []slotRow `json:"slots,omitempty"`
+	besideState
 
 	noSlot bool // events are for a reader of the log, and this PostgreSQL has no slot for one
 }
 
-// countTopics reads at most maxCounted events in the order of an index, in each of three parts:
-// open ones without a key, open and dead ones with a key, and dead ones without a key.
-var countTopics = map[core.Dialect]string{
-	core.Postgres: `SELECT part, topic, count(*), count(*) FILTER (WHERE status <> 3),
- count(*) FILTER (WHERE status <> 3 AND available_at <= now() AND NOT COALESCE(lease_until > now(), false)),
- count(*) FILTER (WHERE status <> 3 AND lease_until > now()), count(*) FILTER (WHERE status = 2),
- count(*) FILTER (WHERE status = 3),
- COALESCE(extract(epoch FROM now() - min(created_at) FILTER (WHERE status <> 3)), 0)::float8
-FROM (
- (SELECT 1 AS part, topic, status, available_at, lease_until, created_at FROM {event}
-  WHERE status IN (0,2) AND lane IS NULL ORDER BY topic, available_at LIMIT {limit})
- UNION ALL
- (SELECT 2, topic, status, available_at, lease_until, created_at FROM {event}
-  WHERE status IN (0,2,3) AND lane IS NOT NULL ORDER BY lane, key_seq LIMIT {limit})
- UNION ALL
- (SELECT 3, topic, status, available_at, lease_until, created_at FROM {event}
-  WHERE status = 3 AND lane IS NULL ORDER BY id LIMIT {limit})
-) e GROUP BY part, topic`,
-	core.MySQL: `SELECT part, topic, COUNT(*), SUM(status <> 3),
- SUM(status <> 3 AND available_at <= UTC_TIMESTAMP(6) AND NOT COALESCE(lease_until > UTC_TIMESTAMP(6), 0)),
- SUM(status <> 3 AND COALESCE(lease_until > UTC_TIMESTAMP(6), 0)), SUM(status = 2), SUM(status = 3),
- COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(CASE WHEN status <> 3 THEN created_at END), UTC_TIMESTAMP(6)), 0) / 1e6
-FROM (
- (SELECT 1 AS part, topic, status, available_at, lease_until, created_at FROM {event}
-  WHERE open_lane IS NULL AND key_seq IS NULL AND ready_topic IS NOT NULL
-  ORDER BY ready_topic, available_at LIMIT {limit})
- UNION ALL
- (SELECT 2, topic, status, available_at, lease_until, created_at FROM {event}
-  WHERE open_lane IS NOT NULL ORDER BY open_lane, key_seq LIMIT {limit})
- UNION ALL
- (SELECT 3, topic, status, available_at, lease_until, created_at FROM {event}
-  WHERE dead = 1 AND lane IS NULL ORDER BY id LIMIT {limit})
-) e GROUP BY part, topic`,
-	core.SQLite: `SELECT part, topic, COUNT(*), SUM(status <> 3),
- SUM(status <> 3 AND available_at <= {now} AND NOT COALESCE(lease_until > {now}, 0)),
- SUM(status <> 3 AND COALESCE(lease_until > {now}, 0)), SUM(status = 2), SUM(status = 3),
- COALESCE({now} - MIN(CASE WHEN status <> 3 THEN created_at END), 0) / 1e6
-FROM (
- SELECT * FROM (SELECT 1 AS part, topic, status, available_at, lease_until, created_at FROM {event}
-  WHERE status IN (0,2) AND lane IS NULL ORDER BY topic, available_at LIMIT {limit})
- UNION ALL
- SELECT * FROM (SELECT 2, topic, status, available_at, lease_until, created_at FROM {event}
-  WHERE status IN (0,2,3) AND lane IS NOT NULL ORDER BY lane, key_seq LIMIT {limit})
- UNION ALL
- SELECT * FROM (SELECT 3, topic, status, available_at, lease_until, created_at FROM {event}
-  WHERE status = 3 AND lane IS NULL ORDER BY id LIMIT {limit})
-) GROUP BY part, topic`,
-}
-
-// sqliteNow is the time in microseconds, as the tables have it.
-const sqliteNow = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
-
-// topicStates counts the events of each topic. capped says that a part had more events than were
-// read.
-func (db *database) topicStates(ctx context.Context, schema, prefix string) (all []topicState, capped bool, err error) {
-	text := strings.NewReplacer("{event}", db.quote(schema, prefix+"event"), "{limit}", strconv.Itoa(maxCounted),
-		"{now}", sqliteNow).Replace(countTopics[db.dialect])
-	byTopic, parts := map[string]*topicState{}, map[int]int64{}
-	err = db.each(ctx, text, nil, func(rows *sql.Rows) error {
-		var part int
-		var n int64
-		var s topicState
-		if err := rows.Scan(&part, &s.Topic, &n, &s.Pending, &s.Due, &s.Leased, &s.Retrying, &s.Dead,
-			&s.OldestSecs); err != nil {
-			return err
-		}
-		parts[part] += n
-		capped = capped || parts[part] >= maxCounted
-		t := byTopic[s.Topic]
-		if t == nil {
-			t = &topicState{Topic: s.Topic}
-			byTopic[s.Topic] = t
-		}
-		t.Pending, t.Due, t.Leased = t.Pending+s.Pending, t.Due+s.Due, t.Leased+s.Leased
-		t.Retrying, t.Dead, t.OldestSecs = t.Retrying+s.Retrying, t.Dead+s.Dead, max(t.OldestSecs, s.OldestSecs, 0)
-		return nil
-	})
-	all = []topicState{}
-	for _, t := range byTopic {
-		all = append(all, *t)
+func topicStateOf(d ops.Destination) topicState {
+	return topicState{
+		Topic: d.Topic, Pending: d.Pending, Due: d.Due, Leased: d.Leased, Retrying: d.Retrying, Dead: d.Dead,
+		OldestSecs: d.Oldest.Seconds(),
 	}
-	slices.SortFunc(all, func(a, b topicState) int { return strings.Compare(a.Topic, b.Topic) })
-	return all, capped, err
-}
-
-// outbox opens the outbox of a database. It does not relay.
-func (a *app) outbox(db *database, policy core.DeadPolicy) (*core.Outbox, error) {
-	repo, err := sqloutbox.New(db.DB, sqloutbox.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.prefix})
-	if err != nil {
-		return nil, usage("%w", err)
-	}
-	return core.New(core.Config{Repository: repo, DeadPolicy: policy})
 }
 
 // prefixOf is the prefix of the tables of the outbox.
@@ -173,20 +86,21 @@ func (a *app) prefixOf() string {
 }
 
 // state looks at the outbox.
-func (a *app) state(ctx context.Context, db *database, ob *core.Outbox) (s outboxState, err error) {
+func (a *app) state(ctx context.Context, on *session) (s outboxState, err error) {
+	db, ob := on.db, on.ob
 	b, err := ob.Backlog(ctx)
 	if err != nil {
 		return s, err
 	}
 	s = outboxState{
 		Database: db.name, Pending: b.Pending, Dead: b.Dead, BlockedKeys: b.BlockedKeys,
-		OldestSecs: b.OldestAge.Seconds(), Capped: b.Pending >= b.Limit || b.Dead >= b.Limit,
+		OldestSecs: b.OldestAge.Seconds(), Capped: b.More,
 	}
-	var capped bool
-	if s.Topics, capped, err = db.topicStates(ctx, a.schema, a.prefixOf()); err != nil {
+	destinations, capped, err := on.api.Destinations(ctx)
+	if err != nil {
 		return s, err
 	}
-	s.Capped = s.Capped || capped
+	s.Topics, s.Capped = converted(destinations, topicStateOf), s.Capped || capped
 	if s.ByLog, err = db.byLog(ctx, a.schema, a.prefixOf()); err != nil {
 		return s, err
 	}
@@ -198,6 +112,7 @@ func (a *app) state(ctx context.Context, db *database, ob *core.Outbox) (s outbo
 		s.Slots = converted(slots, slotRowOf)
 	}
 	s.noSlot = s.ByLog != nil && db.pgx != nil && len(slots) == 0
+	s.besideState = besideStateOf(ctx, on.api)
 	if pauses, err := ob.Pauses(ctx); err == nil { // else a right on the table is missing
 		s.Pauses = converted(pauses, pauseRowOf)
 	}
@@ -234,20 +149,23 @@ func relayRowOf(r core.RelayStatus) relayRow {
 }
 
 // problems says what a relay that is alive says of itself.
-func (r *relayRow) problems() (texts []string) {
+func (r *relayRow) problems(say func(found, cause, fix string)) {
 	if !r.Alive {
-		return nil
+		return
 	}
 	for _, d := range r.Stopped {
-		texts = append(texts, d.text(r.Node))
+		say(d.text(r.Node), "its events wait and spend no attempts, until the next probe succeeds",
+			"repair the destination or the relay's credentials; the relay goes on by itself")
 	}
 	if r.Stuck > 0 {
-		texts = append(texts, stuckText(r.Node, r.Stuck))
+		say(fmt.Sprintf("relay %s waits for %s that do not return", short(r.Node), plural(r.Stuck, "publisher call")),
+			"the publisher ignores the end of its context",
+			"take a goroutine dump of that process, restart it, and repair the publisher")
 	}
 	if r.PollError != "" {
-		texts = append(texts, fmt.Sprintf("relay %s cannot poll: %s", short(r.Node), within(400, r.PollError)))
+		say(fmt.Sprintf("relay %s cannot poll: %s", short(r.Node), within(400, r.PollError)),
+			"the database refuses its statements", "give its role the rights, or repair what the error names")
 	}
-	return texts
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -261,7 +179,9 @@ destination a relay has stopped and what is paused or limited. Events that walre
 of the database are not counted: their rows do not say which of them are published. On PostgreSQL it
 says how far their reader is, and how many of the newest walrelay has not confirmed yet. What a relay
 says of itself is as of its last heartbeat, at most 12 s ago. At most 100,000 of each kind are counted;
-a plus behind a number says that there may be more.
+a plus behind a number says that there may be more. Of consumers, effects and idempotency keys in the
+same database, whose tables have no prefix, it prints those in trouble: failing and dead messages,
+dead effects, and keys whose process disappeared.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it; it may wait for its key
@@ -276,8 +196,8 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var s outboxState
-			if err := a.withOutbox(c, func(ctx context.Context, db *database, ob *core.Outbox) (err error) {
-				s, err = a.state(ctx, db, ob)
+			if err := a.withOutbox(c, func(ctx context.Context, on *session) (err error) {
+				s, err = a.state(ctx, on)
 				return err
 			}); err != nil {
 				return err
@@ -303,12 +223,8 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func (a *app) printState(s outboxState) {
-	more := ""
-	if s.Capped {
-		more = "+"
-	}
-	num := func(n int64) string { return strconv.FormatInt(n, 10) + more }
-	dead := func(n int64) string {
+	num := func(n int64) string { return counted(n, s.Capped) }
+	dead := func(n int64) painted {
 		if n == 0 {
 			return "0"
 		}
@@ -317,12 +233,11 @@ func (a *app) printState(s outboxState) {
 	a.sayf("%s\n", s.Database)
 	a.sayf("pending %s, oldest %s, dead %s, blocked keys %s\n\n", num(s.Pending), age(seconds(s.OldestSecs)),
 		dead(s.Dead), num(s.BlockedKeys))
-	t := &table{}
-	t.add("TOPIC", "PENDING", "DUE", "LEASED", "RETRYING", "DEAD", "OLDEST", "RELAYED")
+	t := newTable("TOPIC|PENDING|DUE|LEASED|RETRYING|DEAD|OLDEST|RELAYED")
 	for _, topic := range s.Topics {
-		relayed := "-"
+		relayed := painted("-")
 		if topic.Relayed != nil {
-			relayed = map[bool]string{true: "yes", false: a.paint(red, "no")}[*topic.Relayed]
+			relayed = map[bool]painted{true: "yes", false: a.paint(red, "no")}[*topic.Relayed]
 		}
 		t.add(topic.Topic, num(topic.Pending), num(topic.Due), num(topic.Leased), num(topic.Retrying), dead(topic.Dead),
 			age(seconds(topic.OldestSecs)), relayed)
@@ -336,9 +251,7 @@ func (a *app) printState(s outboxState) {
 		a.sayf("no event waits, and none is dead\n")
 	}
 	for _, r := range s.Relays {
-		for _, text := range r.problems() {
-			a.sayf("%s\n", a.paint(red, text))
-		}
+		r.problems(func(found, _, _ string) { a.sayf("%s\n", a.paint(red, found)) })
 		if r.Alive && r.HotFull {
 			a.sayf("%s\n", a.paint(yellow, "the fast path of relay "+short(r.Node)+" is full: new events wait for its "+
 				"poller"))
@@ -355,15 +268,9 @@ func (a *app) printState(s outboxState) {
 		a.sayf("%s\n", a.paint(red, "nobody reads the log: this database has no logical replication slot; `outbox "+
 			"doctor` says what to do"))
 	}
+	warning := map[string]string{levelFailure: red, levelWarning: yellow}
 	for _, r := range s.Slots {
-		text := r.found.Found
-		switch r.found.Level {
-		case levelFailure:
-			text = a.paint(red, text)
-		case levelWarning:
-			text = a.paint(yellow, text)
-		}
-		a.sayf("%s\n", text)
+		a.sayf("%s\n", a.paint(warning[r.found.Level], r.found.Found))
 	}
 	for _, p := range s.Pauses {
 		a.sayf("%s\n", a.paint(yellow, p.text()))
@@ -372,21 +279,21 @@ func (a *app) printState(s outboxState) {
 		a.sayf("%s\n", a.paint(yellow, fmt.Sprintf("destination %s gets %s, set by %s at %s: %s", r.Topic, r.limits(),
 			short(r.Actor), moment(r.Since), short(r.Reason))))
 	}
+	a.printBeside(s.besideState)
 	switch {
 	case s.Relays == nil:
 	case len(s.Relays) == 0 && s.ByLog != nil && s.Pending == 0: // none is needed
 	case len(s.Relays) == 0:
-		a.sayf("\n%s\n", a.paint(red, "no relay has told that it is alive"))
+		a.sayf("\n%s\n", a.paint(red, "no relay is running"))
 	default:
 		a.sayf("\n")
-		r := &table{}
-		r.add("RELAY", "PROGRAM", "VERSION", "ALIVE", "SEEN", "TOPICS")
+		r := newTable("RELAY|PROGRAM|VERSION|ALIVE|SEEN|TOPICS")
 		for _, relay := range s.Relays {
 			topics := strings.Join(relay.Topics, ",")
 			if relay.AllTopics {
 				topics = "all"
 			}
-			alive := map[bool]string{true: "yes", false: a.paint(red, "no")}[relay.Alive]
+			alive := map[bool]painted{true: "yes", false: a.paint(red, "no")}[relay.Alive]
 			program := relay.Program
 			if program != "" { // shop v1.2.3
 				program = path.Base(program)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
@@ -22,14 +24,6 @@ type place struct {
 	Dialect core.Dialect
 	Schema  string
 	Prefix  string
-}
-
-// migration is one change of the tables.
-type migration struct {
-	Version int
-	Name    string
-	Up      string
-	Down    string
 }
 
 // store is what a kind of tables can do with its database.
@@ -47,7 +41,7 @@ type kind struct {
 	column     string // of it, by which a table of that name is one of ormoutbox
 	prefix     string // of the tables, unless it is set
 	versions   string // the table of versions, after the prefix
-	migrations func(place) ([]migration, error)
+	migrations func(place) ([]core.Migration, error)
 	store      func(*sql.DB, place) (store, error)
 }
 
@@ -55,9 +49,8 @@ var kinds = []kind{
 	{
 		name: "outbox", things: "an outbox", command: "status", table: "event", column: "claim_no",
 		prefix: sqloutbox.DefaultPrefix, versions: "migration",
-		migrations: func(p place) ([]migration, error) {
-			all, err := sqloutbox.Migrations(sqloutbox.Config{Dialect: p.Dialect, Schema: p.Schema, Prefix: p.Prefix})
-			return converted(all, func(m sqloutbox.Migration) migration { return migration(m) }), err
+		migrations: func(p place) ([]core.Migration, error) {
+			return sqloutbox.Migrations(sqloutbox.Config{Dialect: p.Dialect, Schema: p.Schema, Prefix: p.Prefix})
 		},
 		store: func(db *sql.DB, p place) (store, error) {
 			return sqloutbox.New(db, sqloutbox.Config{Dialect: p.Dialect, Schema: p.Schema, Prefix: p.Prefix})
@@ -66,29 +59,24 @@ var kinds = []kind{
 	{
 		name: "inbox", things: "an inbox", command: "inbox", table: "inbox_failure", column: "handler",
 		versions: "inbox_migration",
-		migrations: func(p place) ([]migration, error) {
-			all, err := sqlinbox.Migrations(sqlinbox.Config(p))
-			return converted(all, func(m sqlinbox.Migration) migration { return migration(m) }), err
+		migrations: func(p place) ([]core.Migration, error) {
+			return sqlinbox.Migrations(sqlinbox.Config{Dialect: p.Dialect, Schema: p.Schema, Prefix: p.Prefix})
 		},
-		store: func(db *sql.DB, p place) (store, error) { return sqlinbox.New(db, sqlinbox.Config(p)) },
+		store: func(db *sql.DB, p place) (store, error) {
+			return sqlinbox.New(db, sqlinbox.Config{Dialect: p.Dialect, Schema: p.Schema, Prefix: p.Prefix})
+		},
 	},
 	{
 		name: "keys", things: "idempotency keys", command: "idempotency", table: "idempotency_key",
 		column: "fingerprint", versions: "once_migration",
-		migrations: func(p place) ([]migration, error) {
-			all, err := sqlonce.Migrations(sqlonce.Config(p))
-			return converted(all, func(m sqlonce.Migration) migration { return migration(m) }), err
-		},
-		store: func(db *sql.DB, p place) (store, error) { return sqlonce.New(db, sqlonce.Config(p)) },
+		migrations: func(p place) ([]core.Migration, error) { return sqlonce.Migrations(sqlonce.Config(p)) },
+		store:      func(db *sql.DB, p place) (store, error) { return sqlonce.New(db, sqlonce.Config(p)) },
 	},
 	{
 		name: "effects", things: "effects", command: "effects", table: "side_effect_command",
 		column: "external_ref", versions: "command_migration",
-		migrations: func(p place) ([]migration, error) {
-			all, err := sqlcommand.Migrations(sqlcommand.Config(p))
-			return converted(all, func(m sqlcommand.Migration) migration { return migration(m) }), err
-		},
-		store: func(db *sql.DB, p place) (store, error) { return sqlcommand.New(db, sqlcommand.Config(p)) },
+		migrations: func(p place) ([]core.Migration, error) { return sqlcommand.Migrations(sqlcommand.Config(p)) },
+		store:      func(db *sql.DB, p place) (store, error) { return sqlcommand.New(db, sqlcommand.Config(p)) },
 	},
 }
 
@@ -163,6 +151,7 @@ func (db *database) appliedOf(ctx context.Context, k kind, p place) (list []appl
 	return list, err
 }
 
+// hasTable reports whether a table is there. It fails if the role may not know that.
 func (db *database) hasTable(ctx context.Context, schema, name string) (bool, error) {
 	var n int
 	var err error
@@ -170,9 +159,14 @@ func (db *database) hasTable(ctx context.Context, schema, name string) (bool, er
 	case core.Postgres:
 		err = db.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT to_regclass($1::text) AS c) t WHERE c IS NOT NULL",
 			db.quote(schema, name)).Scan(&n)
-	case core.MySQL:
-		err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables "+
-			"WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?", schema, name).Scan(&n)
+	case core.MySQL: // information_schema does not have the tables that the role may not read
+		err = db.QueryRowContext(ctx, "SELECT 1 FROM "+db.quote(schema, name)+" LIMIT 0").Scan(&n)
+		if errors.Is(err, sql.ErrNoRows) {
+			return true, nil
+		}
+		if e, ok := errors.AsType[*mysql.MySQLError](err); ok && (e.Number == 1146 || e.Number == 1049) {
+			return false, nil
+		}
 	default:
 		err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = ?",
 			name).Scan(&n)
@@ -200,7 +194,7 @@ func statements(text string) (all []string) {
 
 // revert undoes one migration, and forgets it. On PostgreSQL and SQLite this is a transaction. On
 // MySQL every change of the schema is one, and each may be repeated.
-func (db *database) revert(ctx context.Context, k kind, p place, m migration) (err error) {
+func (db *database) revert(ctx context.Context, k kind, p place, m migrationState) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -208,7 +202,7 @@ func (db *database) revert(ctx context.Context, k kind, p place, m migration) (e
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	versions := db.quote(p.Schema, p.Prefix+k.versions)
 	forget := fmt.Sprintf("DELETE FROM %s WHERE version = %d", versions, m.Version)
-	run := append(statements(m.Down), forget)
+	run := append(statements(m.down), forget)
 	switch db.dialect {
 	case core.Postgres: // a migration that begins now waits for this one
 		lock := "LOCK TABLE " + versions + " IN ACCESS EXCLUSIVE MODE"

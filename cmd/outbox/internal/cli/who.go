@@ -31,6 +31,14 @@ func (w *who) dryRunFlag(c *cobra.Command, text string) {
 	c.Flags().BoolVar(&w.dryRun, "dry-run", false, cmp.Or(text, "print what the change is about, and change nothing"))
 }
 
+// either is about what is done, or in a dry run about what would be.
+func (w *who) either(is, would string) string {
+	if w.dryRun {
+		return would
+	}
+	return is
+}
+
 func (w *who) actorFlag(c *cobra.Command) {
 	c.Flags().StringVar(&w.actor, "actor", "", "who; it is stored (default: the user of the system)")
 }

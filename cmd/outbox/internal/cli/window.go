@@ -118,32 +118,16 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 			if req.Keep == 0 {
 				return usage("--keep is missing: how long does the consumer remember an event, such as 168h?")
 			}
-			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				before, err := declaredWindow(ctx, api, req.Topic, req.Consumer)
-				if err != nil {
+			row := windowRow{req.Topic, req.Consumer, remembers.String(), a.now().UTC(), req.Actor, req.Reason}
+			remembers := fmt.Sprintf("consumer %s remembers events of %s: %s", row.Consumer, row.Topic, row.Keep)
+			return a.changeWindow(c, w, row, "store that "+remembers+",", w.either("", "would be stored: ")+remembers,
+				func(ctx context.Context, api *ops.API) error {
+					err := api.DeclareWindow(ctx, req)
+					if err == nil {
+						a.hintUnseen(ctx, api, ops.Filter{Topic: req.Topic})
+					}
 					return err
-				}
-				row := windowRow{req.Topic, req.Consumer, remembers.String(), a.now().UTC(), req.Actor, req.Reason}
-				if !a.json {
-					a.printWindowBefore(req, before)
-				}
-				ask := fmt.Sprintf("store on %s that consumer %s remembers events of %s: %s?", db.name,
-					row.Consumer, row.Topic, row.Keep)
-				if err := a.confirm(w, ask); err != nil {
-					return err
-				}
-				if err := api.DeclareWindow(ctx, req); err != nil {
-					return err
-				}
-				a.hintUnseen(ctx, api, ops.Filter{Topic: req.Topic})
-				would := ""
-				if w.dryRun {
-					would = "would be stored: "
-				}
-				return a.print(windowChange{row, w.dryRun, before}, func() {
-					a.sayf("%sconsumer %s remembers events of %s: %s\n", would, row.Consumer, row.Topic, row.Keep)
 				})
-			})
 		},
 	}
 	w.flags(c)
@@ -152,14 +136,32 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 	return c
 }
 
-// printWindowBefore tells the person what a change of a window is about.
-func (a *app) printWindowBefore(req ops.WindowRequest, before *windowRow) {
-	text := "nothing is declared"
-	if before != nil {
-		text = fmt.Sprintf("%s is declared since %s by %s (%s)", before.Keep, moment(before.Since), short(before.Actor),
-			short(before.Reason))
-	}
-	a.sayf("consumer %s of %s: %s\n", req.Consumer, req.Topic, text)
+// changeWindow prints what a consumer has declared, asks, and changes it by do. It says then what it
+// has done, and prints the window as it is.
+func (a *app) changeWindow(c *cobra.Command, w who, row windowRow, ask, done string,
+	do func(ctx context.Context, api *ops.API) error,
+) error {
+	return a.withOutbox(c, func(ctx context.Context, s *session) error {
+		before, err := declaredWindow(ctx, s.api, row.Topic, row.Consumer)
+		if err != nil {
+			return err
+		}
+		text := "nothing is declared"
+		if before != nil {
+			text = fmt.Sprintf("%s is declared since %s by %s (%s)", before.Keep, moment(before.Since),
+				short(before.Actor), short(before.Reason))
+		}
+		if !a.json {
+			a.sayf("consumer %s of %s: %s\n", row.Consumer, row.Topic, text)
+		}
+		if err := a.confirm(ctx, w, a.tables(s.db, "outbox"), ask); err != nil {
+			return err
+		}
+		if err := do(ctx, s.api); err != nil {
+			return err
+		}
+		return a.print(windowChange{row, w.dryRun, before}, func() { a.sayf("%s\n", done) })
+	})
 }
 
 func (a *app) windowListCommand() *cobra.Command {
@@ -168,8 +170,8 @@ func (a *app) windowListCommand() *cobra.Command {
 		Short: "List how long consumers recognise copies: since when, by whom and why",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withOps(c, func(ctx context.Context, api *ops.API) error {
-				list, err := api.Windows(ctx)
+			return a.withOutbox(c, func(ctx context.Context, s *session) error {
+				list, err := s.api.Windows(ctx)
 				if err != nil {
 					return err
 				}
@@ -181,16 +183,10 @@ func (a *app) windowListCommand() *cobra.Command {
 }
 
 func (a *app) printWindows(rows []windowRow) {
-	if len(rows) == 0 {
-		a.sayf("no consumer has declared a window\n")
-		return
-	}
-	t := &table{}
-	t.add("TOPIC", "CONSUMER", "KEEP", "SINCE", "ACTOR", "REASON")
-	for _, r := range rows {
-		t.add(r.Topic, r.Consumer, r.Keep, moment(r.Since), short(r.Actor), short(r.Reason))
-	}
-	t.write(a.Out)
+	printRows(a, "no consumer has declared a window", "TOPIC|CONSUMER|KEEP|SINCE|ACTOR|REASON", rows,
+		func(t *table, r windowRow) {
+			t.add(r.Topic, r.Consumer, r.Keep, moment(r.Since), short(r.Actor), short(r.Reason))
+		})
 }
 
 func (a *app) windowWithdrawCommand() *cobra.Command {
@@ -212,39 +208,19 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 			req := ops.WindowRequest{
 				Topic: args[0], Consumer: args[1], Actor: w.actor, Reason: w.reason, DryRun: w.dryRun,
 			}
-			return a.withOpsOn(c, func(ctx context.Context, db *database, api *ops.API) error {
-				before, err := declaredWindow(ctx, api, req.Topic, req.Consumer)
-				if err != nil {
+			row := windowRow{
+				Topic: req.Topic, Consumer: req.Consumer, Since: a.now().UTC(), Actor: req.Actor, Reason: req.Reason,
+			}
+			of := fmt.Sprintf("the window of consumer %s of %s", req.Consumer, req.Topic)
+			return a.changeWindow(c, w, row, "withdraw "+of, of+w.either(" is", " would be")+" withdrawn",
+				func(ctx context.Context, api *ops.API) error {
+					there, err := api.WithdrawWindow(ctx, req)
+					if err == nil && !there {
+						err = fmt.Errorf("consumer %s has declared no window of %s: `outbox window list`", req.Consumer,
+							req.Topic)
+					}
 					return err
-				}
-				if !a.json {
-					a.printWindowBefore(req, before)
-				}
-				ask := fmt.Sprintf("withdraw the window of consumer %s of %s of %s?", req.Consumer, req.Topic,
-					db.name)
-				if err := a.confirm(w, ask); err != nil {
-					return err
-				}
-				there, err := api.WithdrawWindow(ctx, req)
-				if err != nil {
-					return err
-				}
-				if !there {
-					return fmt.Errorf("consumer %s has declared no window of %s: `outbox window list`", req.Consumer,
-						req.Topic)
-				}
-				row := windowRow{
-					Topic: req.Topic, Consumer: req.Consumer, Since: a.now().UTC(), Actor: req.Actor,
-					Reason: req.Reason,
-				}
-				is := "is"
-				if w.dryRun {
-					is = "would be"
-				}
-				return a.print(windowChange{row, w.dryRun, before}, func() {
-					a.sayf("the window of consumer %s of %s %s withdrawn\n", req.Consumer, req.Topic, is)
 				})
-			})
 		},
 	}
 	w.flags(c)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -31,6 +32,7 @@ type world struct {
 	address string // DATABASE_URL
 	dialect core.Dialect
 	env     map[string]string
+	colors  bool
 	now     func() time.Time
 }
 
@@ -57,6 +59,31 @@ func each(t *testing.T, fn func(w *world)) {
 	}
 }
 
+// servers runs fn with a database of its own, with the tables of an outbox, on each server that has
+// roles. With -short there is one of each kind.
+func servers(t *testing.T, fn func(w *world)) {
+	t.Helper()
+	t.Parallel()
+	for _, name := range []string{"POSTGRES", "POSTGRES18", "MARIADB", "MYSQL"} {
+		if testing.Short() && (name == "POSTGRES18" || name == "MYSQL") {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			of := newMySQLOf
+			if strings.HasPrefix(name, "POSTGRES") {
+				of = newPostgresOf
+			}
+			w := newWorld(t, func(t *testing.T) (string, core.Dialect) {
+				t.Helper()
+				return of(t, "OUTBOX_TEST_"+name)
+			})
+			w.ok("migrate", "up")
+			fn(w)
+		})
+	}
+}
+
 // migrated runs fn as each does, with the tables of an outbox, beside other tests.
 func migrated(t *testing.T, fn func(w *world)) {
 	t.Helper()
@@ -75,16 +102,30 @@ func newWorld(t *testing.T, open func(*testing.T) (string, core.Dialect)) *world
 }
 
 // run executes a command without a terminal.
-func (w *world) run(args ...string) result { return w.execute(false, "", args) }
+func (w *world) run(args ...string) result { return w.execute(false, strings.NewReader(""), args) }
 
 // answer executes a command at a terminal, where a person types text.
-func (w *world) answer(text string, args ...string) result { return w.execute(true, text, args) }
+func (w *world) answer(text string, args ...string) result {
+	return w.execute(true, strings.NewReader(text), args)
+}
 
-func (w *world) execute(terminal bool, in string, args []string) result {
+// answerAfter is answer of a person who types "y" after something has happened.
+func (w *world) answerAfter(happens func(), args ...string) result {
+	return w.execute(true, readerFunc(func(b []byte) (int, error) {
+		happens()
+		return copy(b, "y\n"), io.EOF
+	}), args)
+}
+
+type readerFunc func(b []byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+func (w *world) execute(terminal bool, in io.Reader, args []string) result {
 	w.Helper()
 	var out, err strings.Builder
 	code := Run(context.Background(), args, Environment{
-		In: strings.NewReader(in), Out: &out, Err: &err, Terminal: terminal, Now: w.now,
+		In: in, Out: &out, Err: &err, Terminal: terminal, Now: w.now, Colors: w.colors,
 		Getenv: func(name string) string {
 			if name == "DATABASE_URL" {
 				return w.address
@@ -212,7 +253,12 @@ func unique() string {
 
 func newPostgres(t *testing.T) (string, core.Dialect) {
 	t.Helper()
-	admin, name := server(t, "OUTBOX_TEST_POSTGRES"), unique()
+	return newPostgresOf(t, "OUTBOX_TEST_POSTGRES")
+}
+
+func newPostgresOf(t *testing.T, variable string) (string, core.Dialect) {
+	t.Helper()
+	admin, name := server(t, variable), unique()
 	once(t, "pgx", admin, "CREATE DATABASE "+name+" STRATEGY file_copy")
 	t.Cleanup(func() { once(t, "pgx", admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u, err := url.Parse(admin)
@@ -223,7 +269,12 @@ func newPostgres(t *testing.T) (string, core.Dialect) {
 
 func newMariaDB(t *testing.T) (string, core.Dialect) {
 	t.Helper()
-	admin, name := server(t, "OUTBOX_TEST_MARIADB"), unique()
+	return newMySQLOf(t, "OUTBOX_TEST_MARIADB")
+}
+
+func newMySQLOf(t *testing.T, variable string) (string, core.Dialect) {
+	t.Helper()
+	admin, name := server(t, variable), unique()
 	once(t, "mysql", admin, "CREATE DATABASE "+name)
 	t.Cleanup(func() { once(t, "mysql", admin, "DROP DATABASE IF EXISTS "+name) })
 	cfg, err := mysql.ParseDSN(admin)

@@ -66,13 +66,6 @@ CREATE TABLE IF NOT EXISTS `my_inbox_key` (
     PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
--- down
-DROP TABLE IF EXISTS `my_inbox_key`;
-DROP TABLE IF EXISTS `my_inbox_failure`;
-DROP TABLE IF EXISTS `my_inbox_seen`;
-DROP TABLE IF EXISTS `my_inbox_handler`;
-
--- 0002_program
 -- The programs that serve a handler, and the topic that each reads. Two programs under one name share
 -- the events of the handler, most often by mistake. program is the path of a main package.
 CREATE TABLE IF NOT EXISTS `my_inbox_program` (
@@ -85,4 +78,8 @@ CREATE TABLE IF NOT EXISTS `my_inbox_program` (
 
 -- down
 DROP TABLE IF EXISTS `my_inbox_program`;
+DROP TABLE IF EXISTS `my_inbox_key`;
+DROP TABLE IF EXISTS `my_inbox_failure`;
+DROP TABLE IF EXISTS `my_inbox_seen`;
+DROP TABLE IF EXISTS `my_inbox_handler`;
 

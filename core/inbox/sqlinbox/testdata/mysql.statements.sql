@@ -26,7 +26,31 @@ INSERT INTO `my_inbox_key` (consumer, handler, tenant_id, topic, partition_key, 
 SELECT tenant_id, event_id, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, copies FROM `my_inbox_seen` WHERE (handler_id = ? AND tenant_id = ? AND event_id = ?) OR (handler_id = ? AND tenant_id = ? AND event_id = ?) FOR UPDATE
 
 -- dead
-SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',received_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',failed_at),0) FROM `my_inbox_failure` WHERE consumer = ? AND status = 4
+SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), CASE WHEN source_offset IS NULL THEN 0 ELSE 1 END, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',received_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',failed_at),0) FROM `my_inbox_failure` WHERE consumer = ? AND status = 4
+
+-- desk_consumer
+SELECT consumer FROM `my_inbox_failure` WHERE consumer > ? ORDER BY consumer LIMIT 1
+
+-- desk_failures of 2
+SELECT 0, CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) FROM `my_inbox_failure` WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? UNION ALL SELECT 1, CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) FROM `my_inbox_failure` WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
+
+-- desk_handlers
+SELECT h.consumer, h.handler, COALESCE((SELECT p.topic FROM `my_inbox_program` p WHERE p.handler_id = h.handler_id ORDER BY p.seen_at DESC LIMIT 1),''), COALESCE((SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',s.processed_at) FROM `my_inbox_seen` s WHERE s.handler_id = h.handler_id AND s.processed_at IS NOT NULL ORDER BY s.processed_at DESC LIMIT 1),0) FROM `my_inbox_handler` h ORDER BY h.consumer, h.handler LIMIT ?
+
+-- desk_last
+SELECT TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',received_at), handler, tenant_id, event_id FROM `my_inbox_failure` WHERE consumer = ? AND status = ? AND received_at >= CAST('1970-01-01 00:00:00' AS DATETIME(6)) + INTERVAL ? MICROSECOND AND (TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',received_at), handler, tenant_id, event_id) > (?, ?, ?, ?) ORDER BY received_at, handler, tenant_id, event_id LIMIT 1 OFFSET ?
+
+-- desk_rows
+SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), CASE WHEN source_offset IS NULL THEN 0 ELSE 1 END, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',received_at), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',failed_at),0), CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END FROM (SELECT * FROM `my_inbox_failure` WHERE consumer = ? AND status = ? AND received_at >= CAST('1970-01-01 00:00:00' AS DATETIME(6)) + INTERVAL ? MICROSECOND AND (TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',received_at), handler, tenant_id, event_id) > (?, ?, ?, ?) ORDER BY received_at, handler, tenant_id, event_id LIMIT ?) f WHERE 1 = 1
+
+-- desk_seen of 2
+SELECT 0, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',processed_at),0), attempts, COALESCE(source,'') FROM `my_inbox_seen` WHERE handler_id = ? AND tenant_id = ? AND event_id = ? UNION ALL SELECT 1, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',processed_at),0), attempts, COALESCE(source,'') FROM `my_inbox_seen` WHERE handler_id = ? AND tenant_id = ? AND event_id = ?
+
+-- desk_status
+SELECT status FROM `my_inbox_failure` WHERE consumer = ? AND status < ? ORDER BY status DESC LIMIT 1
+
+-- desk_sum
+SELECT handler, COUNT(*), MIN(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),received_at)) FROM (SELECT handler, received_at, status, last_error_code FROM `my_inbox_failure` WHERE consumer = ? AND status = ? ORDER BY received_at LIMIT ?) f WHERE CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END >= 0 GROUP BY handler
 
 -- discard
 UPDATE `my_inbox_failure` SET status = 0, attempts = 0, last_error_code = 'discarded', last_error = ?, received_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4

@@ -65,13 +65,6 @@ CREATE TABLE IF NOT EXISTS "app"."inbox_key" (
     PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- down
-DROP TABLE IF EXISTS "app"."inbox_key";
-DROP TABLE IF EXISTS "app"."inbox_failure";
-DROP TABLE IF EXISTS "app"."inbox_seen";
-DROP TABLE IF EXISTS "app"."inbox_handler";
-
--- 0002_program
 -- The programs that serve a handler, and the topic that each reads. Two programs under one name share
 -- the events of the handler, most often by mistake. program is the path of a main package.
 CREATE TABLE IF NOT EXISTS "app"."inbox_program" (
@@ -84,4 +77,8 @@ CREATE TABLE IF NOT EXISTS "app"."inbox_program" (
 
 -- down
 DROP TABLE IF EXISTS "app"."inbox_program";
+DROP TABLE IF EXISTS "app"."inbox_key";
+DROP TABLE IF EXISTS "app"."inbox_failure";
+DROP TABLE IF EXISTS "app"."inbox_seen";
+DROP TABLE IF EXISTS "app"."inbox_handler";
 

@@ -63,13 +63,6 @@ CREATE TABLE IF NOT EXISTS "inbox_key" (
     PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
 ) WITHOUT ROWID;
 
--- down
-DROP TABLE IF EXISTS "inbox_key";
-DROP TABLE IF EXISTS "inbox_failure";
-DROP TABLE IF EXISTS "inbox_seen";
-DROP TABLE IF EXISTS "inbox_handler";
-
--- 0002_program
 -- The programs that serve a handler, and the topic that each reads. Two programs under one name share
 -- the events of the handler, most often by mistake. program is the path of a main package.
 CREATE TABLE IF NOT EXISTS "inbox_program" (
@@ -82,4 +75,8 @@ CREATE TABLE IF NOT EXISTS "inbox_program" (
 
 -- down
 DROP TABLE IF EXISTS "inbox_program";
+DROP TABLE IF EXISTS "inbox_key";
+DROP TABLE IF EXISTS "inbox_failure";
+DROP TABLE IF EXISTS "inbox_seen";
+DROP TABLE IF EXISTS "inbox_handler";
 

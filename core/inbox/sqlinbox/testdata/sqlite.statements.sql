@@ -17,7 +17,31 @@ SELECT tenant_id, event_id, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, 0 
 INSERT INTO "inbox_key" AS k (consumer, handler, tenant_id, topic, partition_key, last_seq, updated_at) VALUES (?, ?, ?, ?, ?, ?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ON CONFLICT (consumer, handler, tenant_id, topic, partition_key) DO UPDATE SET last_seq = excluded.last_seq, updated_at = excluded.updated_at WHERE k.last_seq < excluded.last_seq
 
 -- dead
-SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), source_offset IS NOT NULL, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), received_at, COALESCE(failed_at,0) FROM "inbox_failure" WHERE consumer = ? AND status = 4
+SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), CASE WHEN source_offset IS NULL THEN 0 ELSE 1 END, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), received_at, COALESCE(failed_at,0) FROM "inbox_failure" WHERE consumer = ? AND status = 4
+
+-- desk_consumer
+SELECT consumer FROM "inbox_failure" WHERE consumer > ? ORDER BY consumer LIMIT 1
+
+-- desk_failures of 2
+SELECT 0, CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), updated_at FROM "inbox_failure" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? UNION ALL SELECT 1, CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), updated_at FROM "inbox_failure" WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ?
+
+-- desk_handlers
+SELECT h.consumer, h.handler, COALESCE((SELECT p.topic FROM "inbox_program" p WHERE p.handler_id = h.handler_id ORDER BY p.seen_at DESC LIMIT 1),''), COALESCE((SELECT s.processed_at FROM "inbox_seen" s WHERE s.handler_id = h.handler_id AND s.processed_at IS NOT NULL ORDER BY s.processed_at DESC LIMIT 1),0) FROM "inbox_handler" h ORDER BY h.consumer, h.handler LIMIT ?
+
+-- desk_last
+SELECT received_at, handler, tenant_id, event_id FROM "inbox_failure" WHERE consumer = ? AND status = ? AND received_at >= ? AND (received_at, handler, tenant_id, event_id) > (?, ?, ?, ?) ORDER BY received_at, handler, tenant_id, event_id LIMIT 1 OFFSET ?
+
+-- desk_rows
+SELECT consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), COALESCE(source_offset,0), CASE WHEN source_offset IS NULL THEN 0 ELSE 1 END, attempts, COALESCE(last_error_code,''), COALESCE(last_error,''), received_at, COALESCE(failed_at,0), CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END FROM (SELECT * FROM "inbox_failure" WHERE consumer = ? AND status = ? AND received_at >= ? AND (received_at, handler, tenant_id, event_id) > (?, ?, ?, ?) ORDER BY received_at, handler, tenant_id, event_id LIMIT ?) f WHERE 1 = 1
+
+-- desk_seen of 2
+SELECT 0, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, COALESCE(processed_at,0), attempts, COALESCE(source,'') FROM "inbox_seen" WHERE handler_id = ? AND tenant_id = ? AND event_id = ? UNION ALL SELECT 1, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, COALESCE(processed_at,0), attempts, COALESCE(source,'') FROM "inbox_seen" WHERE handler_id = ? AND tenant_id = ? AND event_id = ?
+
+-- desk_status
+SELECT status FROM "inbox_failure" WHERE consumer = ? AND status < ? ORDER BY status DESC LIMIT 1
+
+-- desk_sum
+SELECT handler, COUNT(*), MIN(received_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) FROM (SELECT handler, received_at, status, last_error_code FROM "inbox_failure" WHERE consumer = ? AND status = ? ORDER BY received_at LIMIT ?) f WHERE CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END >= 0 GROUP BY handler
 
 -- discard
 UPDATE "inbox_failure" SET status = 0, attempts = 0, last_error_code = 'discarded', last_error = ?, received_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4

@@ -3,6 +3,7 @@ package sqlcommand
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -162,6 +163,12 @@ func (r *commandRecord) scan(rows core.Rows) error {
 	return nil
 }
 
+func scanRecord(rows core.Rows) (command.Record, error) {
+	var r commandRecord
+	err := r.scan(rows)
+	return r.Record, err
+}
+
 // statusOf returns the status of an effect from what the row says.
 func statusOf(stored command.Status, code string) command.Status {
 	if stored == command.StatusCompleted && code == discarded {
@@ -214,7 +221,7 @@ func (s *Store) Find(ctx context.Context, tenant, channel, key string) (command.
 }
 
 // List implements command.Store.
-func (s *Store) List(ctx context.Context, q command.Query) (list []command.Record, err error) {
+func (s *Store) List(ctx context.Context, q command.Query) ([]command.Record, error) {
 	if q.Status > command.StatusDiscarded {
 		return nil, fmt.Errorf("%w: unknown %s", once.ErrInvalidRequest, q.Status)
 	}
@@ -234,16 +241,7 @@ func (s *Store) List(ctx context.Context, q command.Query) (list []command.Recor
 		}
 	}
 	text, args = s.db.Statement(text+" ORDER BY id LIMIT ?"), append(args, min(limit, 1000))
-	err = s.db.Single(ctx, "list commands", func(qr sqlkit.Querier) error {
-		list = nil
-		return sqlkit.EachRow(ctx, qr, text, args, func(rows core.Rows) error {
-			var r commandRecord
-			err := r.scan(rows)
-			list = append(list, r.Record)
-			return err
-		})
-	})
-	return list, err
+	return sqlstore.List(ctx, s.db, "list commands", text, args, scanRecord)
 }
 
 // RedriveTx implements command.Store.
@@ -301,12 +299,67 @@ func (s *Store) Archive(ctx context.Context, keep time.Duration, limit int,
 	a := sqlstore.Archive[command.Record]{
 		Find: s.sql.old, Lock: s.sql.lockOld, Delete: s.sql.remove,
 		Scan: func(rows core.Rows) (command.Record, int, error) {
-			var r commandRecord
-			err := r.scan(rows)
-			return r.Record, len(r.Payload), err
+			r, err := scanRecord(rows)
+			return r, len(r.Payload), err
 		},
 		Key: func(r command.Record) []any { return []any{r.ID} },
 		ID:  func(r command.Record) []string { return []string{r.ID} },
 	}
 	return a.Run(ctx, s.db, "archive commands", []any{sqlstore.Micros(keep), int64(limit)}, fn)
+}
+
+//go:embed schema
+var schema embed.FS
+
+var tables = &sqlstore.Tables{
+	Package:  "sqlcommand",
+	Words:    map[string]string{"command": "side_effect_command", "program": "side_effect_program"},
+	Versions: "command_migration",
+	Files:    schema,
+	Diagnostic: map[string]bool{
+		"last_error": true, "last_error_code": true, "headers": true,
+		"external_ref": true, "content_type": true,
+	},
+	HowToCreate: "create or upgrade the table of effects with Migrate of the sqlcommand.Store, " +
+		"or with the files that sqlcommand.Migrations returns",
+}
+
+// Migrations returns the migrations of the schema in ascending order of versions, with the table
+// names of cfg. cfg.Dialect is required. All statements may be repeated.
+func Migrations(cfg Config) ([]core.Migration, error) {
+	return tables.Migrations(sqlstore.Config(cfg))
+}
+
+// Migrate creates the tables or brings them up to date: it applies the migrations that the table
+// <prefix>command_migration does not name yet. Any number of processes may call Migrate at once. It
+// needs the right to create tables. If an application must not have that right, apply the result of
+// Migrations with the tool of your choice.
+func (s *Store) Migrate(ctx context.Context) error { return s.db.Migrate(ctx) }
+
+// Check compares the tables in the database with the tables that this version needs, and names
+// every difference. The error wraps core.ErrNoTables or core.ErrTablesDiffer. Check also refuses a
+// read-only database. Call it at start if you do not call Migrate.
+func (s *Store) Check(ctx context.Context) error { return s.db.Check(ctx) }
+
+var _ once.Registrar = (*Store)(nil)
+
+// Register implements once.Registrar: it writes that the program executes the effects of the channel
+// now, and returns the other programs that have done so within a week.
+func (s *Store) Register(ctx context.Context, channel, program string) (others []string, err error) {
+	return s.db.RegisterProgram(ctx, s.sql.programs, channel, program)
+}
+
+// Shared returns, by channel, the programs of the last week where there is more than one. Most often
+// that is a mistake: each effect is executed by one of them.
+func (s *Store) Shared(ctx context.Context) (programs map[string][]string, err error) {
+	return s.db.SharedPrograms(ctx, s.sql.programs)
+}
+
+// Beside is for package sqlops: it returns the Store of the table beside those of an outbox.
+func Beside(r sqlstore.Runner, cfg Config) (*Store, error) {
+	s, err := sqlstore.Beside(r, tables, sqlstore.Config(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: s, sql: newStatements(s.Names)}, nil
 }

@@ -29,10 +29,6 @@ CREATE TABLE IF NOT EXISTS `my_idempotency_key` (
     CONSTRAINT `my_idempotency_key_lease` CHECK ((status = 1) = (lease_until IS NOT NULL))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
--- down
-DROP TABLE IF EXISTS `my_idempotency_key`;
-
--- 0002_program
 -- The programs that use the keys of a scope. Two programs under one name get the results of each
 -- other, most often by mistake. program is the path of a main package.
 CREATE TABLE IF NOT EXISTS `my_idempotency_program` (
@@ -44,4 +40,5 @@ CREATE TABLE IF NOT EXISTS `my_idempotency_program` (
 
 -- down
 DROP TABLE IF EXISTS `my_idempotency_program`;
+DROP TABLE IF EXISTS `my_idempotency_key`;
 

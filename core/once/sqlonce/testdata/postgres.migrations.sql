@@ -25,10 +25,6 @@ CREATE TABLE IF NOT EXISTS "app"."idempotency_key" (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX IF NOT EXISTS "idempotency_key_expires" ON "app"."idempotency_key" (expires_at);
 
--- down
-DROP TABLE IF EXISTS "app"."idempotency_key";
-
--- 0002_program
 -- The programs that use the keys of a scope. Two programs under one name get the results of each
 -- other, most often by mistake. program is the path of a main package.
 CREATE TABLE IF NOT EXISTS "app"."idempotency_program" (
@@ -40,4 +36,5 @@ CREATE TABLE IF NOT EXISTS "app"."idempotency_program" (
 
 -- down
 DROP TABLE IF EXISTS "app"."idempotency_program";
+DROP TABLE IF EXISTS "app"."idempotency_key";
 

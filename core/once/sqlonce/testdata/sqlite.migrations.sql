@@ -24,10 +24,6 @@ CREATE TABLE IF NOT EXISTS "idempotency_key" (
 );
 CREATE INDEX IF NOT EXISTS "idempotency_key_expires" ON "idempotency_key" (expires_at);
 
--- down
-DROP TABLE IF EXISTS "idempotency_key";
-
--- 0002_program
 -- The programs that use the keys of a scope. Two programs under one name get the results of each
 -- other, most often by mistake. program is the path of a main package.
 CREATE TABLE IF NOT EXISTS "idempotency_program" (
@@ -39,4 +35,5 @@ CREATE TABLE IF NOT EXISTS "idempotency_program" (
 
 -- down
 DROP TABLE IF EXISTS "idempotency_program";
+DROP TABLE IF EXISTS "idempotency_key";
 

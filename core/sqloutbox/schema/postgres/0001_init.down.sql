@@ -1,3 +1,4 @@
+DROP TABLE IF EXISTS {{history}};
 DROP TABLE IF EXISTS {{group}};
 DROP TABLE IF EXISTS {{pause}};
 DROP TABLE IF EXISTS {{plan}};

@@ -15,7 +15,6 @@ import (
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/order"
-	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/row"
 	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/secondrow"
 
 	stdsql "database/sql"
@@ -28,8 +27,6 @@ type Client struct {
 	Schema *migrate.Schema
 	// Order is the client for interacting with the Order builders.
 	Order *OrderClient
-	// Row is the client for interacting with the Row builders.
-	Row *RowClient
 	// SecondRow is the client for interacting with the SecondRow builders.
 	SecondRow *SecondRowClient
 }
@@ -44,7 +41,6 @@ func NewClient(opts ...Option) *Client {
 func (c *Client) init() {
 	c.Schema = migrate.NewSchema(c.driver)
 	c.Order = NewOrderClient(c.config)
-	c.Row = NewRowClient(c.config)
 	c.SecondRow = NewSecondRowClient(c.config)
 }
 
@@ -139,7 +135,6 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		ctx:       ctx,
 		config:    cfg,
 		Order:     NewOrderClient(cfg),
-		Row:       NewRowClient(cfg),
 		SecondRow: NewSecondRowClient(cfg),
 	}, nil
 }
@@ -161,7 +156,6 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		ctx:       ctx,
 		config:    cfg,
 		Order:     NewOrderClient(cfg),
-		Row:       NewRowClient(cfg),
 		SecondRow: NewSecondRowClient(cfg),
 	}, nil
 }
@@ -192,7 +186,6 @@ func (c *Client) Close() error {
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
 	c.Order.Use(hooks...)
-	c.Row.Use(hooks...)
 	c.SecondRow.Use(hooks...)
 }
 
@@ -200,7 +193,6 @@ func (c *Client) Use(hooks ...Hook) {
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	c.Order.Intercept(interceptors...)
-	c.Row.Intercept(interceptors...)
 	c.SecondRow.Intercept(interceptors...)
 }
 
@@ -209,8 +201,6 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 	switch m := m.(type) {
 	case *OrderMutation:
 		return c.Order.mutate(ctx, m)
-	case *RowMutation:
-		return c.Row.mutate(ctx, m)
 	case *SecondRowMutation:
 		return c.SecondRow.mutate(ctx, m)
 	default:
@@ -351,139 +341,6 @@ func (c *OrderClient) mutate(ctx context.Context, m *OrderMutation) (Value, erro
 	}
 }
 
-// RowClient is a client for the Row schema.
-type RowClient struct {
-	config
-}
-
-// NewRowClient returns a client for the Row from the given config.
-func NewRowClient(c config) *RowClient {
-	return &RowClient{config: c}
-}
-
-// Use adds a list of mutation hooks to the hooks stack.
-// A call to `Use(f, g, h)` equals to `row.Hooks(f(g(h())))`.
-func (c *RowClient) Use(hooks ...Hook) {
-	c.hooks.Row = append(c.hooks.Row, hooks...)
-}
-
-// Intercept adds a list of query interceptors to the interceptors stack.
-// A call to `Intercept(f, g, h)` equals to `row.Intercept(f(g(h())))`.
-func (c *RowClient) Intercept(interceptors ...Interceptor) {
-	c.inters.Row = append(c.inters.Row, interceptors...)
-}
-
-// Create returns a builder for creating a Row entity.
-func (c *RowClient) Create() *RowCreate {
-	mutation := newRowMutation(c.config, OpCreate)
-	return &RowCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// CreateBulk returns a builder for creating a bulk of Row entities.
-func (c *RowClient) CreateBulk(builders ...*RowCreate) *RowCreateBulk {
-	return &RowCreateBulk{config: c.config, builders: builders}
-}
-
-// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
-// a builder and applies setFunc on it.
-func (c *RowClient) MapCreateBulk(slice any, setFunc func(*RowCreate, int)) *RowCreateBulk {
-	rv := reflect.ValueOf(slice)
-	if rv.Kind() != reflect.Slice {
-		return &RowCreateBulk{err: fmt.Errorf("calling to RowClient.MapCreateBulk with wrong type %T, need slice", slice)}
-	}
-	builders := make([]*RowCreate, rv.Len())
-	for i := 0; i < rv.Len(); i++ {
-		builders[i] = c.Create()
-		setFunc(builders[i], i)
-	}
-	return &RowCreateBulk{config: c.config, builders: builders}
-}
-
-// Update returns an update builder for Row.
-func (c *RowClient) Update() *RowUpdate {
-	mutation := newRowMutation(c.config, OpUpdate)
-	return &RowUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOne returns an update builder for the given entity.
-func (c *RowClient) UpdateOne(_m *Row) *RowUpdateOne {
-	mutation := newRowMutation(c.config, OpUpdateOne, withRow(_m))
-	return &RowUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOneID returns an update builder for the given id.
-func (c *RowClient) UpdateOneID(id int64) *RowUpdateOne {
-	mutation := newRowMutation(c.config, OpUpdateOne, withRowID(id))
-	return &RowUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// Delete returns a delete builder for Row.
-func (c *RowClient) Delete() *RowDelete {
-	mutation := newRowMutation(c.config, OpDelete)
-	return &RowDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// DeleteOne returns a builder for deleting the given entity.
-func (c *RowClient) DeleteOne(_m *Row) *RowDeleteOne {
-	return c.DeleteOneID(_m.ID)
-}
-
-// DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *RowClient) DeleteOneID(id int64) *RowDeleteOne {
-	builder := c.Delete().Where(row.ID(id))
-	builder.mutation.id = &id
-	builder.mutation.op = OpDeleteOne
-	return &RowDeleteOne{builder}
-}
-
-// Query returns a query builder for Row.
-func (c *RowClient) Query() *RowQuery {
-	return &RowQuery{
-		config: c.config,
-		ctx:    &QueryContext{Type: TypeRow},
-		inters: c.Interceptors(),
-	}
-}
-
-// Get returns a Row entity by its id.
-func (c *RowClient) Get(ctx context.Context, id int64) (*Row, error) {
-	return c.Query().Where(row.ID(id)).Only(ctx)
-}
-
-// GetX is like Get, but panics if an error occurs.
-func (c *RowClient) GetX(ctx context.Context, id int64) *Row {
-	obj, err := c.Get(ctx, id)
-	if err != nil {
-		panic(err)
-	}
-	return obj
-}
-
-// Hooks returns the client hooks.
-func (c *RowClient) Hooks() []Hook {
-	return c.hooks.Row
-}
-
-// Interceptors returns the client interceptors.
-func (c *RowClient) Interceptors() []Interceptor {
-	return c.inters.Row
-}
-
-func (c *RowClient) mutate(ctx context.Context, m *RowMutation) (Value, error) {
-	switch m.Op() {
-	case OpCreate:
-		return (&RowCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdate:
-		return (&RowUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdateOne:
-		return (&RowUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpDelete, OpDeleteOne:
-		return (&RowDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
-	default:
-		return nil, fmt.Errorf("ent: unknown Row mutation op: %q", m.Op())
-	}
-}
-
 // SecondRowClient is a client for the SecondRow schema.
 type SecondRowClient struct {
 	config
@@ -620,10 +477,10 @@ func (c *SecondRowClient) mutate(ctx context.Context, m *SecondRowMutation) (Val
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		Order, Row, SecondRow []ent.Hook
+		Order, SecondRow []ent.Hook
 	}
 	inters struct {
-		Order, Row, SecondRow []ent.Interceptor
+		Order, SecondRow []ent.Interceptor
 	}
 )
 

@@ -13,7 +13,6 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/order"
-	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/row"
 	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/secondrow"
 )
 
@@ -76,7 +75,6 @@ func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
 			order.Table:     order.ValidColumn,
-			row.Table:       row.ValidColumn,
 			secondrow.Table: secondrow.ValidColumn,
 		})
 	})

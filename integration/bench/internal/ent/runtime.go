@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/order"
-	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/row"
 	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/schema"
 	"github.com/ormoutbox/ormoutbox/integration/bench/internal/ent/secondrow"
 )
@@ -21,12 +20,6 @@ func init() {
 	orderDescCreatedAt := orderFields[3].Descriptor()
 	// order.DefaultCreatedAt holds the default value on creation for the created_at field.
 	order.DefaultCreatedAt = orderDescCreatedAt.Default.(func() time.Time)
-	rowFields := schema.Row{}.Fields()
-	_ = rowFields
-	// rowDescCreatedAt is the schema descriptor for created_at field.
-	rowDescCreatedAt := rowFields[4].Descriptor()
-	// row.DefaultCreatedAt holds the default value on creation for the created_at field.
-	row.DefaultCreatedAt = rowDescCreatedAt.Default.(func() time.Time)
 	secondrowFields := schema.SecondRow{}.Fields()
 	_ = secondrowFields
 	// secondrowDescStatus is the schema descriptor for status field.

@@ -16,8 +16,6 @@ type Tx struct {
 	config
 	// Order is the client for interacting with the Order builders.
 	Order *OrderClient
-	// Row is the client for interacting with the Row builders.
-	Row *RowClient
 	// SecondRow is the client for interacting with the SecondRow builders.
 	SecondRow *SecondRowClient
 
@@ -152,7 +150,6 @@ func (tx *Tx) Client() *Client {
 
 func (tx *Tx) init() {
 	tx.Order = NewOrderClient(tx.config)
-	tx.Row = NewRowClient(tx.config)
 	tx.SecondRow = NewSecondRowClient(tx.config)
 }
 

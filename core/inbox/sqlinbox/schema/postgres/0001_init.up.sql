@@ -63,3 +63,13 @@ CREATE TABLE IF NOT EXISTS {{inbox_key}} (
     updated_at    timestamptz NOT NULL,
     PRIMARY KEY (consumer, handler, tenant_id, topic, partition_key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+
+-- The programs that serve a handler, and the topic that each reads. Two programs under one name share
+-- the events of the handler, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS {{program}} (
+    handler_id bigint      NOT NULL,
+    program    text        COLLATE "C" NOT NULL,
+    topic      text        COLLATE "C",
+    seen_at    timestamptz NOT NULL,
+    PRIMARY KEY (handler_id, program)
+);

@@ -1,3 +1,4 @@
+DROP TABLE IF EXISTS {{program}};
 DROP TABLE IF EXISTS {{inbox_key}};
 DROP TABLE IF EXISTS {{failure}};
 DROP TABLE IF EXISTS {{seen}};

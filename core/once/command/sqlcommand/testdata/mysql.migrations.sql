@@ -38,10 +38,6 @@ CREATE TABLE IF NOT EXISTS `my_side_effect_command` (
     CONSTRAINT `my_side_effect_command_status` CHECK (status BETWEEN 0 AND 4)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC;
 
--- down
-DROP TABLE IF EXISTS `my_side_effect_command`;
-
--- 0002_program
 -- The programs whose workers execute the effects of a channel. Two programs under one name share its
 -- effects, most often by mistake. program is the path of a main package.
 CREATE TABLE IF NOT EXISTS `my_side_effect_program` (
@@ -53,4 +49,5 @@ CREATE TABLE IF NOT EXISTS `my_side_effect_program` (
 
 -- down
 DROP TABLE IF EXISTS `my_side_effect_program`;
+DROP TABLE IF EXISTS `my_side_effect_command`;
 

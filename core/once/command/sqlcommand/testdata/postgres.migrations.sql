@@ -35,10 +35,6 @@ CREATE INDEX IF NOT EXISTS "side_effect_command_due" ON "app"."side_effect_comma
 CREATE INDEX IF NOT EXISTS "side_effect_command_parked" ON "app"."side_effect_command" (id) WHERE status = 4;
 CREATE INDEX IF NOT EXISTS "side_effect_command_done" ON "app"."side_effect_command" (done_at) WHERE status = 2;
 
--- down
-DROP TABLE IF EXISTS "app"."side_effect_command";
-
--- 0002_program
 -- The programs whose workers execute the effects of a channel. Two programs under one name share its
 -- effects, most often by mistake. program is the path of a main package.
 CREATE TABLE IF NOT EXISTS "app"."side_effect_program" (
@@ -50,4 +46,5 @@ CREATE TABLE IF NOT EXISTS "app"."side_effect_program" (
 
 -- down
 DROP TABLE IF EXISTS "app"."side_effect_program";
+DROP TABLE IF EXISTS "app"."side_effect_command";
 

@@ -16,6 +16,12 @@ SELECT channel, COUNT(*) FROM (SELECT channel FROM "app"."side_effect_command" W
 -- discard
 UPDATE "app"."side_effect_command" SET status = 2, owner = NULL, lease_until = NULL, last_error_code = 'discarded', last_error = $1, updated_at = statement_timestamp(), done_at = statement_timestamp() WHERE id = $2 AND status = 4
 
+-- erasable
+SELECT id, tenant_id, COALESCE(event_id,''), COALESCE(business_key,''), CASE WHEN status IN (2, 4) THEN 1 ELSE 0 END, CASE WHEN LENGTH(payload) > 0 OR headers IS NOT NULL OR COALESCE(last_error,'erased') <> 'erased' THEN 1 ELSE 0 END FROM "app"."side_effect_command" WHERE id > $1 ORDER BY id LIMIT $2
+
+-- erase
+UPDATE "app"."side_effect_command" SET payload = $1, content_type = NULL, headers = NULL, last_error = CASE WHEN last_error IS NOT NULL THEN 'erased' END, updated_at = statement_timestamp() WHERE id = $2 AND status IN (2, 4)
+
 -- extend
 UPDATE "app"."side_effect_command" SET lease_until = statement_timestamp() + $1::bigint * interval '1 microsecond', updated_at = statement_timestamp() WHERE id = $2 AND owner = $3 AND fence = $4 AND status = 1
 
@@ -43,29 +49,29 @@ SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(c
 -- old
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(CASE WHEN lease_until IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(lease_until, statement_timestamp() - interval '36500 days'), statement_timestamp() + interval '36500 days') - statement_timestamp())*1000000)::bigint END,0), COALESCE(last_error_code,''), COALESCE(last_error,''), CASE WHEN created_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(created_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END, CASE WHEN updated_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(updated_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END, COALESCE(CASE WHEN done_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(done_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END,0) FROM "app"."side_effect_command" WHERE status = 2 AND done_at < statement_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY done_at LIMIT $2
 
--- others
-SELECT program FROM "app"."side_effect_program" WHERE channel = $1 AND program <> $2 AND seen_at > statement_timestamp() - $3::bigint * interval '1 microsecond' ORDER BY program
-
 -- overdue
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(CASE WHEN lease_until IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(lease_until, statement_timestamp() - interval '36500 days'), statement_timestamp() + interval '36500 days') - statement_timestamp())*1000000)::bigint END,0), COALESCE(last_error_code,''), COALESCE(last_error,''), CASE WHEN created_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(created_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END, CASE WHEN updated_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(updated_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END, COALESCE(CASE WHEN done_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(done_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END,0) FROM "app"."side_effect_command" WHERE channel = $1 AND status IN (0, 1, 3) AND available_at < statement_timestamp() - $2::bigint * interval '1 microsecond' AND (status <> 1 OR lease_until < statement_timestamp() - $3::bigint * interval '1 microsecond' OR lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond') ORDER BY available_at, id LIMIT $5
 
 -- pending
 SELECT COUNT(*), COALESCE(MIN(CASE WHEN since IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(since, statement_timestamp() - interval '36500 days'), statement_timestamp() + interval '36500 days') - statement_timestamp())*1000000)::bigint END),0) FROM (SELECT CASE WHEN lost_leases = 0 AND COALESCE(last_error_code,'redriven') = 'redriven' THEN GREATEST(available_at, created_at) ELSE created_at END AS since FROM "app"."side_effect_command" WHERE channel = $1 AND status IN (0, 1, 3) ORDER BY available_at, id LIMIT $2) open_commands
 
+-- programs_others
+SELECT program FROM "app"."side_effect_program" WHERE channel = $1 AND program <> $2 AND seen_at > statement_timestamp() - $3::bigint * interval '1 microsecond' ORDER BY program
+
+-- programs_register
+INSERT INTO "app"."side_effect_program" (channel, program, seen_at) VALUES ($1, $2, statement_timestamp()) ON CONFLICT (channel, program) DO UPDATE SET seen_at = excluded.seen_at
+
+-- programs_shared
+SELECT p.channel, p.program FROM "app"."side_effect_program" p WHERE p.seen_at > statement_timestamp() - $1::bigint * interval '1 microsecond' AND EXISTS (SELECT 1 FROM "app"."side_effect_program" o WHERE o.channel = p.channel AND o.program <> p.program AND o.seen_at > statement_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY p.channel, p.program
+
 -- redrive
 UPDATE "app"."side_effect_command" SET status = 0, attempts = 0, lost_leases = 0, owner = NULL, lease_until = NULL, last_error_code = 'redriven', last_error = $1, available_at = statement_timestamp(), updated_at = statement_timestamp() WHERE id = $2 AND (status IN (0, 3, 4) OR status = 1 AND (lease_until <= statement_timestamp() OR lease_until > statement_timestamp() + $3::bigint * interval '1 microsecond'))
-
--- register
-INSERT INTO "app"."side_effect_program" (channel, program, seen_at) VALUES ($1, $2, statement_timestamp()) ON CONFLICT (channel, program) DO UPDATE SET seen_at = excluded.seen_at
 
 -- remove of 2
 DELETE FROM "app"."side_effect_command" WHERE (id = $1 AND status = 2) OR (id = $2 AND status = 2)
 
 -- see
 SELECT id, tenant_id, channel, idempotency_key, fingerprint, payload, COALESCE(content_type,''), headers, COALESCE(event_id,''), COALESCE(correlation_id,''), COALESCE(business_key,''), COALESCE(external_ref,''), status, attempts, lost_leases, fence, COALESCE(owner,''), COALESCE(CASE WHEN lease_until IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(lease_until, statement_timestamp() - interval '36500 days'), statement_timestamp() + interval '36500 days') - statement_timestamp())*1000000)::bigint END,0), COALESCE(last_error_code,''), COALESCE(last_error,''), CASE WHEN created_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(created_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END, CASE WHEN updated_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(updated_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END, COALESCE(CASE WHEN done_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(done_at, '0001-01-01 00:00:00+00'), '9999-12-31 00:00:00+00'))*1000000)::bigint END,0) FROM "app"."side_effect_command" WHERE tenant_id = $1 AND channel = $2 AND idempotency_key = $3 FOR UPDATE
-
--- shared
-SELECT p.channel, p.program FROM "app"."side_effect_program" p WHERE p.seen_at > statement_timestamp() - $1::bigint * interval '1 microsecond' AND EXISTS (SELECT 1 FROM "app"."side_effect_program" o WHERE o.channel = p.channel AND o.program <> p.program AND o.seen_at > statement_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY p.channel, p.program
 
 -- who
 SELECT status, COALESCE(last_error_code,''), COALESCE(owner,''), fence FROM "app"."side_effect_command" WHERE id = $1

@@ -23,3 +23,12 @@ CREATE TABLE IF NOT EXISTS {{key}} (
     CONSTRAINT {{name:idempotency_key_lease}} CHECK ((status = 1) = (lease_until IS NOT NULL))
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX IF NOT EXISTS {{name:idempotency_key_expires}} ON {{key}} (expires_at);
+
+-- The programs that use the keys of a scope. Two programs under one name get the results of each
+-- other, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS {{program}} (
+    scope   text        COLLATE "C" NOT NULL,
+    program text        COLLATE "C" NOT NULL,
+    seen_at timestamptz NOT NULL,
+    PRIMARY KEY (scope, program)
+);

@@ -22,3 +22,12 @@ CREATE TABLE IF NOT EXISTS {{key}} (
     CHECK ((status = 1) = (lease_until IS NOT NULL))
 );
 CREATE INDEX IF NOT EXISTS {{name:idempotency_key_expires}} ON {{key}} (expires_at);
+
+-- The programs that use the keys of a scope. Two programs under one name get the results of each
+-- other, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS {{program}} (
+    scope   TEXT    NOT NULL,
+    program TEXT    NOT NULL,
+    seen_at INTEGER NOT NULL,
+    PRIMARY KEY (scope, program)
+) WITHOUT ROWID;

@@ -22,20 +22,6 @@ var (
 		Columns:    BenchOrderColumns,
 		PrimaryKey: []*schema.Column{BenchOrderColumns[0]},
 	}
-	// BenchRowColumns holds the columns for the "bench_row" table.
-	BenchRowColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeInt64, Increment: true},
-		{Name: "code", Type: field.TypeInt64, Unique: true},
-		{Name: "customer", Type: field.TypeString},
-		{Name: "amount", Type: field.TypeInt64},
-		{Name: "created_at", Type: field.TypeTime},
-	}
-	// BenchRowTable holds the schema information for the "bench_row" table.
-	BenchRowTable = &schema.Table{
-		Name:       "bench_row",
-		Columns:    BenchRowColumns,
-		PrimaryKey: []*schema.Column{BenchRowColumns[0]},
-	}
 	// BenchOutboxColumns holds the columns for the "bench_outbox" table.
 	BenchOutboxColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString},
@@ -57,7 +43,6 @@ var (
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
 		BenchOrderTable,
-		BenchRowTable,
 		BenchOutboxTable,
 	}
 )
@@ -65,9 +50,6 @@ var (
 func init() {
 	BenchOrderTable.Annotation = &entsql.Annotation{
 		Table: "bench_order",
-	}
-	BenchRowTable.Annotation = &entsql.Annotation{
-		Table: "bench_row",
 	}
 	BenchOutboxTable.Annotation = &entsql.Annotation{
 		Table: "bench_outbox",

@@ -9,8 +9,5 @@ import (
 // Order is the predicate function for order builders.
 type Order func(*sql.Selector)
 
-// Row is the predicate function for row builders.
-type Row func(*sql.Selector)
-
 // SecondRow is the predicate function for secondrow builders.
 type SecondRow func(*sql.Selector)

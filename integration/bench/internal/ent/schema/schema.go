@@ -51,22 +51,3 @@ func (SecondRow) Fields() []ent.Field {
 		field.Time("created_at").Immutable(),
 	}
 }
-
-// Row is a row that statements insert, update and delete.
-type Row struct{ ent.Schema }
-
-// Annotations implements ent.Interface.
-func (Row) Annotations() []schema.Annotation {
-	return []schema.Annotation{entsql.Annotation{Table: "bench_row"}}
-}
-
-// Fields implements ent.Interface.
-func (Row) Fields() []ent.Field {
-	return []ent.Field{
-		field.Int64("id"),
-		field.Int64("code").Unique().Immutable(),
-		field.String("customer").Immutable(),
-		field.Int64("amount"),
-		field.Time("created_at").Default(time.Now).Immutable(),
-	}
-}

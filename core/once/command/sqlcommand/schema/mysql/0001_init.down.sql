@@ -1,1 +1,2 @@
+DROP TABLE IF EXISTS {{program}};
 DROP TABLE IF EXISTS {{command}};

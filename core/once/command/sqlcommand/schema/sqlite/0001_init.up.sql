@@ -32,3 +32,12 @@ CREATE TABLE IF NOT EXISTS {{command}} (
 CREATE INDEX IF NOT EXISTS {{name:side_effect_command_due}} ON {{command}} (channel, available_at, id) WHERE status IN (0, 1, 3);
 CREATE INDEX IF NOT EXISTS {{name:side_effect_command_parked}} ON {{command}} (id) WHERE status = 4;
 CREATE INDEX IF NOT EXISTS {{name:side_effect_command_done}} ON {{command}} (done_at) WHERE status = 2;
+
+-- The programs whose workers execute the effects of a channel. Two programs under one name share its
+-- effects, most often by mistake. program is the path of a main package.
+CREATE TABLE IF NOT EXISTS {{program}} (
+    channel TEXT    NOT NULL,
+    program TEXT    NOT NULL,
+    seen_at INTEGER NOT NULL,
+    PRIMARY KEY (channel, program)
+) WITHOUT ROWID;

@@ -1,0 +1,4 @@
+package inbox
+
+// OccurredAt is what Info.OccurredAt has.
+var OccurredAt = occurredAt

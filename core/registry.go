@@ -1,0 +1,103 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
+	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
+)
+
+// RelayAlive is how long after its last heartbeat a relay counts as alive. A relay writes one every
+// 10 s with 20 % jitter.
+const RelayAlive = 25 * time.Second
+
+// Heartbeat is what a relay records about itself. Durations are those until now.
+type Heartbeat struct {
+	Node      string // unique for each Outbox, see Outbox.Node
+	Host      string
+	PID       int
+	Program   string   // main module of the process, with its version or revision
+	Version   string   // of ormoutbox
+	AllTopics bool     // it relays all topics but those of ServedTopicPrefix
+	Topics    []string // topics that it relays in addition, or the only ones
+
+	SinceStart   time.Duration
+	SinceClaim   time.Duration // since the database answered a claim; negative: never
+	SincePublish time.Duration // since a destination accepted an event; negative: never
+
+	RelayState
+}
+
+// RelayState is what only the memory of a relay knows.
+type RelayState struct {
+	// Stopped are the destinations that it has stopped, as Outbox.Stopped returns them. In a
+	// RelayStatus, Since is by the clock of the database, and Err has the text alone.
+	Stopped []StoppedDestination
+	Stuck   int   // publishes that have not returned although their context ended
+	HotFull bool  // the fast path has no room: new events wait for the poller
+	PollErr error // why its polls fail, several in a row; nil: they do not
+}
+
+// Problems says in words what does not work, for people. Nil: nothing.
+func (s RelayState) Problems() (problems []string) {
+	for _, d := range s.Stopped {
+		text := "destination " + strconv.Quote(errtext.Clip(d.Topic, 64)) + " is stopped"
+		if d.Err != nil {
+			text += ": " + textcheck.Line(errtext.Of(d.Err))
+		}
+		problems = append(problems, text)
+	}
+	if s.Stuck > 0 {
+		problems = append(problems, fmt.Sprintf("%d publishes are stuck: the publisher ignores the end of its context",
+			s.Stuck))
+	}
+	if s.PollErr != nil {
+		problems = append(problems, "the relay cannot poll: "+textcheck.Line(errtext.Of(s.PollErr)))
+	}
+	return problems
+}
+
+// RelayStatus is a relay, as its last heartbeat recorded it. All times are those of the database's
+// clock.
+type RelayStatus struct {
+	Node      string // the name under which it claims rows, as in the column claimed_by
+	Host      string
+	PID       int
+	Program   string   // main module of the process, with its version or revision
+	Version   string   // of ormoutbox
+	AllTopics bool     // it relays all topics but those of ServedTopicPrefix
+	Topics    []string // topics that it relays in addition, or the only ones
+
+	StartedAt   time.Time
+	SeenAt      time.Time
+	ClaimedAt   time.Time // the database answered a claim; zero: never
+	PublishedAt time.Time // a destination accepted an event; zero: never
+	RelayState
+
+	// Age is the time since SeenAt. It is negative if SeenAt is more than RelayAlive in the future:
+	// the clock of the database has jumped backwards since.
+	Age time.Duration
+}
+
+// Alive reports whether the last heartbeat is not older than RelayAlive. A process that crashed is
+// alive for that long. A process whose database is away is not, though it goes on when it is back.
+// Nor is one with a negative Age.
+func (s RelayStatus) Alive() bool { return s.Age >= 0 && s.Age <= RelayAlive }
+
+// Relays reports whether the relay publishes events of the topic.
+func (s RelayStatus) Relays(topic string) bool {
+	return s.AllTopics && ClaimRequest{}.Wants(topic, "") || slices.Contains(s.Topics, topic)
+}
+
+// StoppedDestination is a destination whose breaker is open in this process: its events wait and
+// spend no attempts.
+type StoppedDestination struct {
+	Topic    string
+	Since    time.Time // when it was stopped, by the clock of this process
+	Failures int       // probes that failed since then
+	Stuck    int       // publishes of it that have not returned although their context ended
+	Err      error     // the latest refusal
+}

@@ -1,0 +1,27 @@
+package relay
+
+// signal makes one goroutine look at what has changed. A signal that was not taken yet stands for
+// those that come meanwhile. A nil signal is heard by nobody.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) give() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// signals are those that the state of a relay gives to its goroutines.
+type signals struct {
+	poll     signal // to the poller: a poll or a look is asked for
+	room     signal // to the poller: there is room
+	marks    signal // to the writer
+	settings signal // to the follower of operators
+	beat     signal // to the heartbeat: it shall come soon
+}
+
+func newSignals() signals {
+	return signals{poll: newSignal(), room: newSignal(), marks: newSignal(), settings: newSignal(), beat: newSignal()}
+}

@@ -1,0 +1,5 @@
+package page
+
+import "github.com/ormoutbox/ormoutbox/core"
+
+var repo core.Repository

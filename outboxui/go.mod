@@ -1,0 +1,7 @@
+module github.com/ormoutbox/ormoutbox/outboxui
+
+go 1.26.0
+
+require github.com/ormoutbox/ormoutbox v0.0.0
+
+replace github.com/ormoutbox/ormoutbox => ../

@@ -1,0 +1,6 @@
+package amqpbridge
+
+// Errors and functions that the tests know and callers need not.
+var (
+	ErrUnsafeConfig = errUnsafeConfig
+)

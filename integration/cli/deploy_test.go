@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"bytes"
-	"context"
 	"net/http"
 	"net/url"
 	"os"
@@ -65,7 +64,7 @@ func requireSelects(t *testing.T, by *metav1.LabelSelector, template corev1.PodT
 	selector, err := metav1.LabelSelectorAsMap(by)
 	fixture.NoError(t, err)
 	for name, value := range selector {
-		fixture.Check(t, template.Labels[name] == value, "the pods have %v, and the selector is %v", template.Labels, selector)
+		fixture.Check(t, template.Labels[name] == value, "the pods have %v, the selector is %v", template.Labels, selector)
 	}
 	fixture.Check(t, len(selector) > 0, "the selector is empty")
 }
@@ -176,7 +175,7 @@ func TestKubernetes(t *testing.T) {
 
 	early, env := start()
 	out, code = runs(t, early, append(env, "OUTBOX_LISTEN=127.0.0.1:0"))
-	fixture.Check(t, code == 1 && strings.Contains(out, "outbox migrate up"), "without tables: exit code %d\n%s", code, out)
+	fixture.Check(t, code == 1 && strings.Contains(out, "outbox migrate up"), "no tables: exit code %d\n%s", code, out)
 	for range 2 { // a Job may run twice
 		migrate, env := m.command(t, job, secrets)
 		out, code = runs(t, migrate, env)
@@ -249,7 +248,8 @@ func TestCompose(t *testing.T) {
 		_, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile))
 		fixture.NoError(t, err)
 	}
-	fixture.Check(t, time.Duration(*relay.StopGracePeriod) > shutdownTimeout(t), "%s are too short", relay.StopGracePeriod)
+	grace := time.Duration(*relay.StopGracePeriod)
+	fixture.Check(t, grace > shutdownTimeout(t), "%s are too short to stop", grace)
 	fixture.Check(t, migrate.DependsOn["db"].Condition == types.ServiceConditionHealthy &&
 		relay.DependsOn["migrate"].Condition == types.ServiceConditionCompletedSuccessfully, "the order of starts")
 
@@ -270,7 +270,7 @@ func TestCompose(t *testing.T) {
 
 	path, err := program()
 	fixture.NoError(t, err)
-	out, code := runs(t, exec.CommandContext(context.Background(), path, append(relay.Command, "--check")...), env(relay))
+	out, code := runs(t, exec.Command(path, append(relay.Command, "--check")...), env(relay))
 	fixture.Check(t, code == 0 && strings.Contains(out, to.Host), "--check: exit code %d\n%s", code, out)
 	fixture.Check(t, slices.Equal(migrate.Command, readManifests(t, "migrate.yaml", "relay.yaml").
 		migrate.Spec.Template.Spec.Containers[0].Args), "the tables are made as on Kubernetes")

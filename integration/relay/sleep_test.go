@@ -56,8 +56,8 @@ func TestDrainFromSleepingDatabase(t *testing.T) {
 		func(r *sql.Rows) (name string, err error) { return name, r.Scan(&name) })[0]
 	sleep := func() {
 		fixture.Await(t, "the database sleeps", func() bool {
-			return fixture.Count(t, admin, "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '"+
-				name+"'") == 0
+			return fixture.Count(t, admin, "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity "+
+				"WHERE datname = '"+name+"'") == 0
 		})
 	}
 	var want []string

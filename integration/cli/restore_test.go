@@ -367,7 +367,7 @@ func lostEvents(t *testing.T, consumer, producer *sql.DB) []string {
 	text := func(r *sql.Rows) (id string, err error) { return id, r.Scan(&id) }
 	ids := fixture.Query(t, consumer, `SELECT s.event_id FROM inbox_seen s JOIN inbox_handler h USING (handler_id)
 		WHERE h.consumer = 'search' AND s.processed_at >= now() - interval '1 hour'`, text)
-	return fixture.Query(t, producer, fmt.Sprintf(`SELECT id FROM unnest(ARRAY['%s']) AS id
-		WHERE NOT EXISTS (SELECT 1 FROM outbox_event e WHERE e.event_id = id) ORDER BY id`,
+	return fixture.Query(t, producer, fmt.Sprintf(`SELECT s.id FROM unnest(ARRAY['%s']) AS s(id)
+		WHERE NOT EXISTS (SELECT 1 FROM outbox_event e WHERE e.event_id = s.id) ORDER BY s.id`,
 		strings.Join(ids, "','")), text)
 }

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"bytes"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -186,10 +185,10 @@ func TestKubernetes(t *testing.T) {
 	relay := startCommand(t, cmd, env...)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		fixture.Check(t, portOf(c, probe) == portOf(c, c.LivenessProbe), "two ports")
-		fixture.Await(t, probe.HTTPGet.Path+" answers", func() bool { return relay.code(probe.HTTPGet.Path) == 200 })
+		fixture.Await(t, probe.HTTPGet.Path+" answers", func() bool { return relay.status(probe.HTTPGet.Path) == 200 })
 	}
 	annotations := m.relay.Spec.Template.Annotations
-	fixture.Check(t, relay.code(annotations["prometheus.io/path"]) == 200 &&
+	fixture.Check(t, relay.status(annotations["prometheus.io/path"]) == 200 &&
 		annotations["prometheus.io/port"] == portOf(c, c.LivenessProbe), "no metrics at %v", annotations)
 	want := serviceOf(t, db)(topic, 3)
 	fixture.Await(t, "the events arrive", func() bool { return len(in.all()) >= len(want) })
@@ -206,17 +205,6 @@ func portOf(c corev1.Container, probe *corev1.Probe) string {
 		}
 	}
 	return ""
-}
-
-// code returns the status of an answer, or 0.
-func (p *relayProcess) code(path string) int {
-	p.t.Helper()
-	res, err := http.Get("http://" + p.address + path)
-	if err != nil {
-		return 0
-	}
-	fixture.NoError(p.t, res.Body.Close())
-	return res.StatusCode
 }
 
 // composeFile reads a file of Docker Compose as the program does, which knows every setting.

@@ -63,8 +63,8 @@ func invoice(msg *message.Message) error {
 		return tx.Create(&Invoice{OrderID: order.ID, Cents: order.Cents}).Error
 	}
 	paid := tx.Model(&Invoice{}).Where("order_id = ?", order.ID).Update("paid", true)
-	if paid.Error == nil && paid.RowsAffected != 1 {
-		return errors.New("not one invoice to pay")
+	if paid.Error == nil && paid.RowsAffected == 0 {
+		return errors.New("it is paid before it is placed")
 	}
 	return paid.Error
 }

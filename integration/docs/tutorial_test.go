@@ -168,7 +168,9 @@ func TestTutorialKill(t *testing.T) {
 	wantPage(t, dir)
 
 	billing, shop := launch(t, dir, "billing"), launch(t, dir, "shop")
-	fixture.AwaitIn(t, 2*time.Minute, "the events of the dead relay are published", func() bool { return !unpublished() })
+	fixture.AwaitIn(t, 2*time.Minute, "the events of the dead relay are published", func() bool {
+		return !unpublished()
+	})
 	shop.stop(t)
 	orders := 0
 	_, err := fmt.Sscanf(lastLine(shop), "the book has %d paid orders", &orders)
@@ -197,7 +199,8 @@ func kill(t *testing.T, p *program) {
 // outbox runs the command line on the database of the shop.
 func outbox(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "outbox"), append([]string{"-d", "sqlite:shop.db"}, args...)...)
+	args = append([]string{"-d", "sqlite:shop.db"}, args...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "outbox"), args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // offPage has the tables, columns and rows that docs/benchmarks.md leaves out. The terminal and
 // -json have them.
 var offPage = []string{
-	"SQLite, unordered", "SQLite, ordered",
+	"SQLite, unordered", "SQLite, ordered", "commit to a consumer of Kafka",
 	"aim", "÷ polling", "backlog at end", "fast path",
 	"PostgreSQL, polled", "MariaDB, polled", "SQLite, polled",
 }

@@ -11,8 +11,9 @@ import (
 // -json have them.
 var offPage = []string{
 	"SQLite, unordered", "SQLite, ordered", "commit to a consumer of Kafka",
-	"aim", "÷ polling", "backlog at end", "fast path",
+	"aim", "÷ polling", "backlog at end", "fast path", "finished",
 	"PostgreSQL, polled", "MariaDB, polled", "SQLite, polled",
+	"watermill-sql forwarder, defaults", "River, defaults",
 }
 
 // forPage returns the section without what offPage names.

@@ -132,7 +132,7 @@ func TestItemTransitionsAreDocumented(t *testing.T) {
 		next[tr.from.String()] = append(next[tr.from.String()], tr.to.String())
 	}
 	for state, states := range next {
-		equal(t, documented[state], strings.Join(states, ", "), "documented after "+state)
+		equal(t, documented[state], strings.Join(states, ", "), "the page, after %s", state)
 	}
 	equal(t, len(documented), len(next), "states of the page")
 }

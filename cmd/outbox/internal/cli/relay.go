@@ -86,31 +86,22 @@ func (a *app) relayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "relay (--to BROKER | --config FILE)",
 		Short: "Run the relay as a process of its own",
-		Long: `relay publishes committed events to a broker until SIGTERM or SIGINT. Then it publishes the events
-that it holds, gives the rest back, and ends with exit code 0. Any number of relays may run.
+		Long: `relay publishes committed events to a broker until SIGTERM or SIGINT: docs/relay.md. Any number of
+relays may run. The topics effect.* need a relay in a service. --timeout does not apply. Brokers:
 
-Brokers:
 ` + brokerHelp + `
 
-Every flag can be set in the environment too: --to is OUTBOX_TO, --poll-interval is
-OUTBOX_POLL_INTERVAL.
+Each flag is also a variable of the environment: --poll-interval is OUTBOX_POLL_INTERVAL.
 
-The relay polls the table. With --slot it reads the log of PostgreSQL instead (docs/walrelay.md): the
-events of services with RelayedByLog, and those that wait in the table. One process reads a slot; the
-others with the same slot stand by, are ready, and take over. The server needs wal_level = logical, the
-role the attribute REPLICATION, and the address is that of PostgreSQL itself: PgBouncer does not pass
-the log on. --create-slot makes the slot, its publication and the table outbox_log, for which the role
-has to own the table of events; without it the relay ends if one of them is missing. A slot with
-another name is a new one: its relay first publishes all events of the log that the table still has,
-also those that another slot has published.
+--slot reads the log of PostgreSQL in place of polling the table: docs/walrelay.md. One process reads a
+slot, and the others with the same slot stand by. --create-slot needs the owner of the table of
+events. A slot with another name is new: it first publishes every event of the log that the table
+still has, although another slot has published it.
 
---listen serves three paths:
+--listen serves /metrics and two probes with JSON (docs/operations.md):
 
   /healthz   503 if only a restart helps; else 200
   /readyz    503 if the database does not answer or lacks tables, or the relay is stopping; else 200
-  /metrics   the metrics of docs/metrics.md, for Prometheus
-
-The probes answer with a report as JSON, see docs/operations.md. It may name tables and topics.
 
 --config relays several outboxes in one process. It is a file, or the JSON itself:
 
@@ -119,21 +110,12 @@ The probes answer with a report as JSON, see docs/operations.md. It may name tab
     {"name": "billing", "database_url": "${BILLING_URL}", "to": "kafka://kafka1:9092", "keep": "24h"}
   ]}
 
-${NAME} is a variable of the environment, for secrets. An outbox has a name, database_url, to, and
-also schema, prefix, and the flags below, with _ in place of -. A flag on the command line is for
-the outboxes that do not set it. Metrics have the name in the label outbox. If one of the relays
-ends with an error, the process stops the others and ends.
-
-What is wrong with the settings is said at once, with exit code 2. --check reads them, connects to
-nothing, and ends: it prints the outboxes, and how many connections they open at most to each server
-of databases.
-
-The log goes to the standard error; with --json it is JSON. --timeout does not apply. Services that
-only insert need no broker. Tables of effects (topics effect.*) are not relayed here.`,
+${NAME} is a variable of the environment. An outbox has a name, database_url, to, schema, prefix, and
+the flags below with _ in place of -. Flags on the command line are its defaults. The name is the
+label outbox of the metrics. If one relay fails, the process ends. --check connects to nothing: it
+prints every mistake (exit code 2), or the outboxes and their connections to each server.`,
 		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
-  OUTBOX_TO=kafka://kafka1:9092,kafka2:9092 outbox relay --listen :8080
   outbox relay --to kafka://kafka1:9092 --slot outbox --create-slot --listen :8080
-  outbox relay --config /etc/outbox/relay.json
   outbox relay --config /etc/outbox/relay.json --check`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -268,19 +269,14 @@ A test writes this page from the commands.
 	return b.String()
 }
 
-// sharedFlags are the flags that at least three commands have with the same text.
+// sharedFlags are the flags that several commands have with the same text.
 func sharedFlags(root *cobra.Command) *pflag.FlagSet {
 	shared := pflag.NewFlagSet("", pflag.ContinueOnError)
 	var seen []*pflag.Flag
 	for _, c := range leaves(root) {
 		for _, f := range ownFlags(c) {
-			before := 0
-			for _, s := range seen {
-				if sameFlag(s, f) {
-					before++
-				}
-			}
-			if seen = append(seen, f); before >= 2 && shared.Lookup(f.Name) == nil {
+			again := slices.ContainsFunc(seen, func(s *pflag.Flag) bool { return sameFlag(s, f) })
+			if seen = append(seen, f); again && shared.Lookup(f.Name) == nil {
 				shared.AddFlag(f)
 			}
 		}

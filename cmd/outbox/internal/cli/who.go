@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"os/user"
 	"unicode/utf8"
 
@@ -26,9 +25,8 @@ func (w *who) reasonFlags(c *cobra.Command) {
 
 func (w *who) yesFlag(c *cobra.Command) { c.Flags().BoolVar(&w.yes, "yes", false, "do not ask") }
 
-// dryRunFlag registers --dry-run. Without a text it is for a command that prints what it is about.
-func (w *who) dryRunFlag(c *cobra.Command, text string) {
-	c.Flags().BoolVar(&w.dryRun, "dry-run", false, cmp.Or(text, "print what the change is about, and change nothing"))
+func (w *who) dryRunFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&w.dryRun, "dry-run", false, "print what it is about, and change nothing")
 }
 
 // either is about what is done, or in a dry run about what would be.

@@ -66,7 +66,7 @@ so a page may be short: its last line says how to go on. The actions:
 	flags.StringVar(&q.Topic, "topic", "", "only of this topic")
 	flags.Var((*span)(&since), "since", "only of the last time, such as 24h")
 	flags.Int64Var(&q.Before, "after", 0, "the next page")
-	limitFlag(c, &q.Limit, 100, 1000, "rows on a page")
+	limitFlag(c, &q.Limit, 100, 1000)
 	return c
 }
 

@@ -90,8 +90,7 @@ func (a *app) mutationCommand(name, shortText, long string) *cobra.Command {
 		Short: shortText,
 		Long: long + `
 
-Give row ids, or --all with a filter. Exit code 4: fewer events were changed than you named or
-selected. For many events, use a plan: outbox ` + name + ` plan.`,
+Give row ids, or --all with a filter. For many events, use a plan: outbox ` + name + ` plan.`,
 		Example: fmt.Sprintf("  outbox %s --all --topic orders --reason 'schema repaired, INC-42'", name),
 		RunE: func(c *cobra.Command, args []string) error {
 			ids, err := m.check(args)

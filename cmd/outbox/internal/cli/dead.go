@@ -74,7 +74,7 @@ func (a *app) deadCommand() *cobra.Command {
 		},
 	}
 	f.flags(c)
-	limitFlag(c, &limit, 100, 1000, "events on a page")
+	limitFlag(c, &limit, 100, 1000)
 	c.Flags().StringVar(&after, "after", "", "the next page")
 	return c
 }

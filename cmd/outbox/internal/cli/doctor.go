@@ -116,7 +116,7 @@ func (a *app) doctorCommand() *cobra.Command {
   log           publication, slot and reader of walrelay or Debezium (PostgreSQL)
 
 A check that lacks a right says "not visible", and names the GRANT: docs/rights.md. Exit code 3: a
-check failed, or with --strict a warning. doctor changes nothing.`,
+check failed. doctor changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			l.to = cmp.Or(l.to, a.Getenv("OUTBOX_TO"))

@@ -34,9 +34,7 @@ processed the event skips it. The dead row is discarded, and the audit keeps the
 relays have DeadPolicy SkipDead, give --skip-dead: the event goes to the end of its key.
 
 JSON that cannot be parsed is refused. Exit code 1: somebody has changed the event meanwhile.`,
-		Example: "  outbox show 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10 --payload\n" +
-			"  outbox edit 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10 --payload fixed.json --dry-run\n" +
-			"  outbox edit 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10 --payload fixed.json " +
+		Example: "  outbox edit 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10 --payload fixed.json " +
 			"--reason 'total was a text, INC-42'",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {

@@ -75,7 +75,7 @@ func (a *app) effectsCommand() *cobra.Command {
   pending  waits, is being executed, or will be tried again
   dead     given up: waits for a person
   oldest   how long the oldest pending effect has been due`,
-		Example: "  outbox effects\n  outbox effects list --status dead --channel mail",
+		Example: "  outbox effects list --status dead",
 	}, a.effectsListCommand(), a.effectsRedriveCommand(), a.effectsDiscardCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -145,11 +145,10 @@ func (a *app) effectsListCommand() *cobra.Command {
 	q := command.Query{}
 	status := ""
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List effects of a status, without their payloads, the oldest first",
-		Args:  cobra.NoArgs,
-		Example: "  outbox effects list --status dead --channel mail\n" +
-			"  outbox effects list --status failed --json",
+		Use:     "list",
+		Short:   "List effects of a status, without their payloads, the oldest first",
+		Args:    cobra.NoArgs,
+		Example: "  outbox effects list --status failed --channel mail",
 		RunE: func(c *cobra.Command, _ []string) error {
 			i := slices.IndexFunc(effectStatuses, func(s command.Status) bool { return s.String() == status })
 			if i < 0 {
@@ -175,7 +174,7 @@ func (a *app) effectsListCommand() *cobra.Command {
 	f.StringVar(&q.Channel, "channel", "", "only of this channel")
 	f.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 	f.StringVar(&q.After, "after", "", "the next page")
-	limitFlag(c, &q.Limit, 100, 1000, "effects on a page")
+	limitFlag(c, &q.Limit, 100, 1000)
 	complete(c, "status", converted(effectStatuses, command.Status.String)...)
 	return c
 }
@@ -245,11 +244,9 @@ written again.`,
 
 func (a *app) effectsMutationCommand(m effectsMutation, shortText, long, example string) *cobra.Command {
 	c := &cobra.Command{
-		Use:   m.name + " (ID... | --all) --reason TEXT",
-		Short: shortText,
-		Long: long + `
-
-Exit code 4: fewer effects were changed than you named; the others ` + m.others + `.`,
+		Use:     m.name + " (ID... | --all) --reason TEXT",
+		Short:   shortText,
+		Long:    long,
 		Example: example,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {

@@ -107,10 +107,9 @@ type groupChanged struct {
 func (a *app) groupNoteCommand() *cobra.Command {
 	var by who
 	c := &cobra.Command{
-		Use:   "note FINGERPRINT TEXT",
-		Short: "Store a note on a group of failures",
-		Long: `note replaces the note on a group of failures. An empty text removes it. Nobody is asked, because no
-event changes.`,
+		Use:     "note FINGERPRINT TEXT",
+		Short:   "Store a note on a group of failures",
+		Long:    `note replaces the note on a group of failures. An empty text removes it.`,
 		Example: "  outbox groups note 3f1c5a7be0d9a421 'billing drops v1, INC-42'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -134,7 +133,7 @@ func (a *app) groupMuteCommand() *cobra.Command {
 		Use:   "mute FINGERPRINT (--for DURATION | --until TIME) --reason TEXT",
 		Short: "Leave a group of failures out of `outbox groups` until a time",
 		Long: `mute leaves a group of failures out of outbox groups until a time. Metrics, alerts and other commands
-count its events as before. Nobody is asked, because no event changes.`,
+count its events as before.`,
 		Example: "  outbox groups mute 3f1c5a7be0d9a421 --for 48h --reason 'fixed by release 7, INC-42'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

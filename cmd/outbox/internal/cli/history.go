@@ -48,9 +48,8 @@ func (a *app) historyCommand() *cobra.Command {
 		Long: `history prints what relays did and what waited, in equal steps of time, up to seven days back. The
 newest counts are up to a minute late. Refusals during an outage are not counted. WAITING and OLDEST
 are the largest of a step, for all topics together. "-" means that no relay wrote the number.`,
-		Example: "  outbox history\n  outbox history --since 24h --topic orders\n" +
-			"  outbox history --since 168h --step 6h",
-		Args: cobra.NoArgs,
+		Example: "  outbox history --since 24h --topic orders",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if q.Step == 0 {
 				q.Step = historyStep(q.Since)

@@ -65,7 +65,7 @@ func (a *app) idempotencyCommand() *cobra.Command {
   done       the result is stored, until the key expires
 
 Keys in Redis are not counted.`,
-		Example: "  outbox idempotency\n  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91",
+		Example: "  outbox idempotency list --status held",
 	}, a.idempotencyListCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -114,9 +114,8 @@ func (a *app) idempotencyListCommand() *cobra.Command {
 		Short: "List idempotency keys: their status, lease and expiry",
 		Long: `list lists idempotency keys without their stored results, among the 100,000 that expire last. --id
 finds any key, by an index if --scope is given too. Exit code 1: no such key.`,
-		Example: "  outbox idempotency list --status held\n" +
-			"  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91 --json",
-		Args: cobra.NoArgs,
+		Example: "  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.status != "" && !slices.Contains(keyStatuses, oncekey.KeyStatus(f.status)) {
 				return usage("--status %q: it is held, abandoned, failed or done", f.status)
@@ -143,7 +142,7 @@ finds any key, by an index if --scope is given too. Exit code 1: no such key.`,
 	flags.StringVar(&f.tenant, "tenant", "", "only of this tenant")
 	flags.StringVar(&f.id, "id", "", "only this key, as the client sends it")
 	flags.StringVar(&f.status, "status", "", "held (also abandoned), abandoned, failed or done (default: all)")
-	limitFlag(c, &f.limit, 100, 1000, "keys to list")
+	limitFlag(c, &f.limit, 100, 1000)
 	complete(c, "status", "held", abandoned, "failed", "done")
 	return c
 }

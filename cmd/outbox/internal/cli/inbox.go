@@ -86,8 +86,7 @@ func (a *app) inboxCommand() *cobra.Command {
   dead        given up: waits for a person
   redriven    a person wants it processed: waits for its delivery
   processing  another program wrote that it works on it`,
-		Example: "  outbox inbox\n  outbox inbox list --status dead\n" +
-			"  outbox inbox redrive --consumer mailer --all --reason 'bug 17 repaired'",
+		Example: "  outbox inbox list --status dead",
 	}, a.inboxListCommand(), a.inboxRedriveCommand(), a.inboxReleaseCommand(), a.inboxDiscardCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -161,9 +160,8 @@ func (a *app) inboxListCommand() *cobra.Command {
 		Short: "List messages that consumers failed with, the dead ones of each consumer first",
 		Long: `list lists the messages that handlers have failed with, with their last failure, by consumer, status
 and arrival. The inbox has no payloads: they are in the broker, or in its poison queue.`,
-		Example: "  outbox inbox list --status dead --consumer mailer\n" +
-			"  outbox inbox list --event 01998b8c-2f6e-7a11-9d3b-8d1c0e3b5a10",
-		Args: cobra.NoArgs,
+		Example: "  outbox inbox list --status dead --consumer mailer",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.status != "" && !slices.Contains(inboxStatuses, inbox.Status(f.status)) {
 				return usage("--status %q: it is failed, dead, redriven, discarded or processing", f.status)
@@ -184,7 +182,7 @@ and arrival. The inbox has no payloads: they are in the broker, or in its poison
 	f.flags(c)
 	c.Flags().StringVar(&f.status, "status", "", "failed, dead, redriven, discarded or processing (default: all)")
 	c.Flags().StringVar(&f.eventID, "event", "", "only this event")
-	limitFlag(c, &limit, 100, 1_0000, "messages to list")
+	limitFlag(c, &limit, 100, 1_0000)
 	complete(c, "status", "failed", "dead", "redriven", "discarded", "processing")
 	return c
 }
@@ -280,11 +278,9 @@ A copy in a poison queue stays there.`)
 
 func (a *app) inboxMutationCommand(m inboxMutation, shortText, long string) *cobra.Command {
 	c := &cobra.Command{
-		Use:   m.name + " --consumer NAME (EVENT... | --all) --reason TEXT",
-		Short: shortText,
-		Long: long + `
-
-Exit code 4: fewer messages were changed than you named or selected.`,
+		Use:     m.name + " --consumer NAME (EVENT... | --all) --reason TEXT",
+		Short:   shortText,
+		Long:    long,
 		Example: "  outbox inbox " + m.name + " --consumer mailer --all --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {

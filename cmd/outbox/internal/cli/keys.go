@@ -23,7 +23,7 @@ func (a *app) keysCommand() *cobra.Command {
 		Short: "List the keys that a dead event blocks: the event, why, and how many wait",
 		Long: `keys lists the keys that a dead event blocks, longest first. Redrive or discard the event that it
 names, and the key goes on.`,
-		Example: "  outbox keys --topic orders\n  outbox keys reset --reason 'failover of db1, INC-42'",
+		Example: "  outbox keys --topic orders",
 	}, a.keysResetCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -41,7 +41,7 @@ names, and the key goes on.`,
 	}
 	c.Flags().StringVar(&q.Topic, "topic", "", "only of this topic")
 	c.Flags().StringVar(&q.TenantID, "tenant", "", "only of this tenant")
-	limitFlag(c, &q.Limit, 100, 1000, "keys to list")
+	limitFlag(c, &q.Limit, 100, 1000)
 	return c
 }
 

@@ -85,7 +85,7 @@ func (a *app) migrateUp() *cobra.Command {
 		Use:     "up",
 		Short:   "Create the tables, or bring them up to date",
 		Long:    `up applies the migrations that are missing. Any number of processes may run it at once.`,
-		Example: "  outbox migrate up\n  outbox migrate up --tables outbox,inbox\n  outbox migrate up --dry-run",
+		Example: "  outbox migrate up --tables outbox,inbox",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			chosen, err := a.kindsOf(names)

@@ -77,10 +77,8 @@ needs no database. It never replaces a file that is different.
 
 golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. With Atlas, run
 "atlas migrate hash" afterwards.`,
-		Example: `  outbox migrate get --dialect postgres
-  outbox migrate get --format goose --dialect mysql --first 20261123120000 --dir migrations
-  outbox migrate get --format golang-migrate --dialect postgres --above 1`,
-		Args: cobra.NoArgs,
+		Example: "  outbox migrate get --format goose --dialect mysql --first 20261123120000 --dir migrations",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			chosen, err := a.kindsOf(names)
 			if err != nil {

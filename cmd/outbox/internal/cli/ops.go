@@ -193,9 +193,8 @@ The status "in the log" is an event for a reader of the log (walrelay, Debezium)
 be published. In --json its status is done, and "log" is unconfirmed, unknown or published.
 
 --cause lists what an event caused directly, and then walks up and down as far as this table has rows.`,
-		Example: "  outbox list --status new,retry --topic orders\n  outbox list --topic orders --key order/7\n" +
-			"  outbox list --newest --since 10m\n  outbox list --cause 0192f1c2-...",
-		Args: cobra.NoArgs,
+		Example: "  outbox list --status pending --topic orders --key order/7",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(statuses) == 0 && c.Flag("status").Changed {
 				return usage("--status: it is empty")
@@ -243,7 +242,7 @@ be published. In --json its status is done, and "log" is unconfirmed, unknown or
 	f.StringSliceVar(&statuses, "status", nil,
 		"pending (new and retry), new, retry, dead, done, discarded (default: all)")
 	f.BoolVar(&q.Newest, "newest", false, "the newest first")
-	limitFlag(c, &q.Limit, ops.DefaultLimit, 1000, "events on a page")
+	limitFlag(c, &q.Limit, ops.DefaultLimit, 1000)
 	f.StringVar(&q.After, "after", "", "the next page")
 	complete(c, "status", "pending", "new", "retry", "dead", "done", "discarded")
 	return c

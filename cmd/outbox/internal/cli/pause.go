@@ -170,8 +170,7 @@ func (a *app) pauseCommand() *cobra.Command {
 restarts. Services go on publishing: events wait in their order and spend no attempts. Another pause
 of the same topic or tenant replaces the first. The clock of the database decides when a pause ends.`,
 		Example: "  outbox pause orders --for 30m --reason 'broker upgrade'\n" +
-			"  outbox pause --tenant acme --reason 'wrong prices, INC-42'\n" +
-			"  outbox pause --all --reason 'restore of db1, INC-42' --yes",
+			"  outbox pause --tenant acme --reason 'wrong prices, INC-42'",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			row, err := t.row(args)
@@ -256,9 +255,8 @@ func (a *app) resumeCommand() *cobra.Command {
 		Short: "End a pause",
 		Long: `resume ends the pause of a topic or a tenant. --all ends the pause of everything, and leaves the
 pauses of single topics and tenants. outbox pauses lists them.`,
-		Example: "  outbox resume orders --reason 'broker upgraded'\n" +
-			"  outbox resume --tenant acme --reason 'INC-42 is over'",
-		Args: cobra.MaximumNArgs(1),
+		Example: "  outbox resume orders --reason 'broker upgraded'",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			row, err := t.row(args)
 			if err != nil {

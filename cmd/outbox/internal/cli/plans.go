@@ -147,20 +147,19 @@ func radiusOf(p ops.StoredPlan) change {
 func (a *app) applyCommand(action ops.Action) *cobra.Command {
 	var o ops.RunOptions
 	var w who
-	long := `apply works off a stored plan, in the order of the keys. Ctrl-C pauses the plan, and apply goes on
-with it; after a crash it can do so half a minute later. Exit code 4: the plan was stopped, paused or
-cancelled, or events were left alone, because they have changed since or a relay is publishing them.`
+	long := `apply works off a stored plan, in the order of the keys. Ctrl-C pauses it, and apply goes on with it;
+after a crash, half a minute later. Exit code 4: the plan was stopped, paused or cancelled, or left
+events alone that have changed since or that a relay is publishing.`
 	if action == ops.ActionRedrive {
 		long += `
 
-It redrives 1 event, then 10, then 500 at a time, and waits until each of these stages is published.
-If too many events fail again, the plan stops: remove the cause, and apply it again.`
+It redrives 1 event, then 10, then 500 at a time, and waits until each stage is published. If too many
+events fail again, it stops: remove the cause, and apply it again.`
 	}
 	if action == ops.ActionReplay {
 		long += `
 
-It replays 1 event, then 10, then 500 at a time, and waits until each of these stages is published.
-If too many events fail, the plan stops. The new row of such an event is dead: redrive it.`
+It works in stages, as outbox redrive apply. The new row of an event that fails is dead: redrive it.`
 	}
 	c := &cobra.Command{
 		Use:     "apply PLAN",
@@ -191,7 +190,7 @@ If too many events fail, the plan stops. The new row of such an event is dead: r
 	c.Flags().Float64Var(&o.Rate, "rate", 0, "events a second at most; 0: no limit")
 	if action != ops.ActionDiscard {
 		c.Flags().Float64Var(&o.StopShare, "stop-share", 0.1,
-			"stop if more than this share of the events of a stage fails again; 0: if one fails")
+			"stop if more than this share of a stage fails; 0: if one event fails")
 		c.Flags().DurationVar(&o.Wait, "wait", time.Minute, "how long a stage may take")
 	}
 	if action == ops.ActionRedrive {
@@ -320,7 +319,7 @@ func (a *app) plansListCommand() *cobra.Command {
 			})
 		},
 	}
-	limitFlag(c, &limit, 20, 1000, "plans to list")
+	limitFlag(c, &limit, 20, 1000)
 	return c
 }
 

@@ -25,7 +25,7 @@ func (a *app) probeCommand() *cobra.Command {
 		Short: "Ask the relay on this machine how it is, as a container's health check does",
 		Long: `probe asks /healthz of a relay that runs on this machine with --listen. It needs no database. Exit
 code 3: the relay is not well, or did not answer within 5 seconds.`,
-		Example: "  outbox probe --listen :8080\n  OUTBOX_LISTEN=:8080 outbox probe --ready",
+		Example: "  outbox probe --listen :8080",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			listen = cmp.Or(listen, a.Getenv("OUTBOX_LISTEN"))

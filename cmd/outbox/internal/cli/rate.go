@@ -103,7 +103,7 @@ no attempts. The living relays share the limits equally, each with at least 1 of
 	w.flags(c)
 	w.dryRunFlag(c)
 	c.Flags().Float64Var(&row.PerSecond, "per-second", 0, "events a second, 0.001 to 1000000; 0: any number")
-	c.Flags().IntVar(&row.InFlight, "in-flight", 0, "events on their way at once, at most 100000; 0: any number")
+	c.Flags().IntVar(&row.InFlight, "in-flight", 0, "events on their way at once; 0: any number")
 	c.Flags().BoolVar(&off, "off", false, "end the limits of the destination")
 	return c
 }

@@ -38,20 +38,20 @@ type relayFlags struct {
 
 func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.to, "to", "", "the broker")
-	flags.IntVar(&f.workers, "workers", 32, "events that are published at once, 1 to 10000")
+	flags.IntVar(&f.workers, "workers", 32, "events published at once, 1 to 10000")
 	flags.IntVar(&f.connections, "connections", 8, "connections to the database, 2 to 10000")
 	flags.DurationVar(&f.publishTimeout, "publish-timeout", 5*time.Second, "time limit of a publish")
 	flags.DurationVar(&f.pollInterval, "poll-interval", pollEvery, "pause between polls of the table")
 	flags.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 20*time.Second,
-		"how long the relay takes to stop; kill it no earlier")
+		"time to stop; kill it no earlier")
 	f.keep = 7 * 24 * time.Hour
-	flags.Var((*span)(&f.keep), "keep", "how long published events stay in the table")
+	flags.Var((*span)(&f.keep), "keep", "how long published events stay")
 	flags.Var((*span)(&f.keepDiscarded), "keep-discarded",
-		"how long discarded events stay in the table; 0: as --keep")
-	flags.BoolVar(&f.deleteOnSuccess, "delete-on-success", false, "delete events when they are published")
-	flags.BoolVar(&f.skipDead, "skip-dead", false, "a dead event does not hold up its key (DeadPolicy SkipDead)")
-	flags.BoolVar(&f.noWake, "no-wake", false, "only poll, and do not listen for commits of other processes")
-	flags.BoolVar(&f.noJan, "no-janitor", false, "leave the deletion of old events to other processes")
+		"how long discarded events stay; 0: as --keep")
+	flags.BoolVar(&f.deleteOnSuccess, "delete-on-success", false, "delete published events")
+	flags.BoolVar(&f.skipDead, "skip-dead", false, "a dead event does not block its key")
+	flags.BoolVar(&f.noWake, "no-wake", false, "poll, and do not listen for commits")
+	flags.BoolVar(&f.noJan, "no-janitor", false, "other processes delete old events")
 	f.logFlags.register(flags)
 }
 
@@ -94,9 +94,8 @@ relays may run. The topics effect.* need a relay in a service. --timeout does no
 Each flag is also a variable of the environment: --poll-interval is OUTBOX_POLL_INTERVAL.
 
 --slot reads the log of PostgreSQL in place of polling the table: docs/walrelay.md. One process reads a
-slot, and the others with the same slot stand by. --create-slot needs the owner of the table of
-events. A slot with another name is new: it first publishes every event of the log that the table
-still has, although another slot has published it.
+slot, and others with the same slot stand by. A slot with another name first publishes again what
+another slot has published.
 
 --listen serves /metrics and two probes with JSON (docs/operations.md):
 
@@ -111,9 +110,9 @@ still has, although another slot has published it.
   ]}
 
 ${NAME} is a variable of the environment. An outbox has a name, database_url, to, schema, prefix, and
-the flags below with _ in place of -. Flags on the command line are its defaults. The name is the
-label outbox of the metrics. If one relay fails, the process ends. --check connects to nothing: it
-prints every mistake (exit code 2), or the outboxes and their connections to each server.`,
+the flags below with _ in place of -. Flags on the command line are its defaults. If one
+relay fails, the process ends. --check connects to nothing: it prints every mistake (exit code 2), or
+the outboxes and their connections to each server.`,
 		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
   outbox relay --to kafka://kafka1:9092 --slot outbox --create-slot --listen :8080
   outbox relay --config /etc/outbox/relay.json --check`,
@@ -127,9 +126,9 @@ prints every mistake (exit code 2), or the outboxes and their connections to eac
 	}
 	flags := c.Flags()
 	f.register(flags)
-	flags.StringVar(&p.config, "config", "", "file of several outboxes, or the JSON itself")
-	flags.StringVar(&p.listen, "listen", "", "address of /healthz, /readyz and /metrics, such as :8080 (default: none)")
-	flags.BoolVar(&p.check, "check", false, "check the settings, connect to nothing, and end")
+	flags.StringVar(&p.config, "config", "", "file of several outboxes, or JSON")
+	flags.StringVar(&p.listen, "listen", "", "address of probes and metrics, such as :8080")
+	flags.BoolVar(&p.check, "check", false, "check the settings, and end")
 	flags.StringVar(&p.logLevel, "log-level", "info", "debug, info, warn or error")
 	complete(c, "repair-slot", "lost", "always", "never")
 	complete(c, "log-level", "debug", "info", "warn", "error")

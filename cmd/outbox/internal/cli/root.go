@@ -154,15 +154,14 @@ A command that changes something prints what it is about, and asks. Without a te
 ends with the exit code that the change would have.
 
 Results go to the standard output, everything else to the standard error. Durations are Go's, such
-as 90s or 2h30m, or days, such as 7d. A plus after a number means that counting stopped there, at
-100,000. Control characters in errors, keys and reasons are escaped, except with --json. NO_COLOR
-turns colors off.
+as 90s or 2h30m, or days, such as 7d. A plus after a number means that counting stopped there. Control
+characters in errors, keys and reasons are escaped, except with --json. NO_COLOR turns colors off.
 
 With --json a command prints one object, tail prints one for each event, and relay logs JSON:
 
   - A list is in a field named after its content, such as events: [] if empty, null if unknown.
-  - "more" is true if there may be more rows. --after with "next" prints the next page; without
-    "next", raise --limit or give a filter.
+  - "more": there may be more rows. --after with "next" prints the next page; without "next", raise
+    --limit or give a filter.
   - "capped" means that the number beside it may be higher.
   - Times are in RFC 3339. New versions may add fields.
 
@@ -171,7 +170,7 @@ Exit codes:
   1  failed, or not found
   2  wrong use: an unknown command or flag, or a missing argument
   3  unhealthy: the command worked, and found something wrong
-  4  partly done: what was done stays
+  4  partly done: fewer were changed than you named or selected; what was done stays
   5  refused: nobody confirmed it, so nothing was done`,
 		SilenceUsage: true, SilenceErrors: true,
 		SuggestionsMinimumDistance: 2,
@@ -186,10 +185,10 @@ Exit codes:
 	root.SetErr(a.Err)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.databaseURL, "database-url", "d", "", "the database (default: $DATABASE_URL)")
-	flags.StringVar(&a.schema, "schema", "", "schema of the tables: a schema of PostgreSQL, a database of MySQL")
+	flags.StringVar(&a.schema, "schema", "", "schema of the tables; on MySQL a database")
 	flags.StringVar(&a.prefix, "prefix", "", `prefix of the tables (default "outbox_")`)
 	flags.BoolVar(&a.json, "json", false, "print JSON")
-	flags.DurationVar(&a.timeout, "timeout", time.Minute, "time limit of the command; 0: none")
+	flags.DurationVar(&a.timeout, "timeout", time.Minute, "time limit; 0: none")
 	root.AddCommand(
 		a.statusCommand(),
 		a.historyCommand(),
@@ -261,8 +260,8 @@ func plausible(c *cobra.Command, args []string) (err error) {
 const atMost = "at_most"
 
 // limitFlag registers --limit for a command that lists at most so many things.
-func limitFlag(c *cobra.Command, to *int, limit, most int, things string) {
-	c.Flags().IntVar(to, "limit", limit, fmt.Sprintf("%s, up to %d", things, most))
+func limitFlag(c *cobra.Command, to *int, limit, most int) {
+	c.Flags().IntVar(to, "limit", limit, fmt.Sprintf("rows, up to %d", most))
 	_ = c.Flags().SetAnnotation("limit", atMost, []string{strconv.Itoa(most)})
 }
 

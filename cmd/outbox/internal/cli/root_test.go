@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -233,41 +234,77 @@ A test writes this page from the commands.
 	fence := func(text string) { b.WriteString("```\n" + strings.Trim(text, "\n") + "\n```\n") }
 	fence(root.Long)
 	b.WriteString("\nFlags of every command:\n\n")
-	fence(root.PersistentFlags().FlagUsagesWrapped(90))
+	fence(usages(root.PersistentFlags()))
 	shared := sharedFlags(root)
-	b.WriteString("\nMany commands have some of these. Their part of this page names them alone:\n\n")
-	fence(shared.FlagUsagesWrapped(90))
+	b.WriteString("\nFlags of several commands, which name them after \"Also\". A command that changes something has\n" +
+		"`--actor`, `--reason`, `--dry-run` and, if it asks, `--yes`. The filter is `--" +
+		strings.Join(filterNames[:5], "`, `--") + "`,\n`--" + strings.Join(filterNames[5:], "`, `--") + "`.\n\n")
+	fence(usages(shared))
+	first := map[string]string{}
 	for _, c := range leaves(root) {
 		b.WriteString("\n## " + c.CommandPath() + "\n\n")
-		text := c.Long
-		if text == "" {
-			text = c.Short
+		text := section(c, shared)
+		like := strings.ReplaceAll(text, c.Parent().Name(), "")
+		if first[like] != "" {
+			b.WriteString("As `" + first[like] + "`.\n")
+			continue
 		}
+		first[like] = c.CommandPath()
 		fence(text)
-		b.WriteString("\n")
-		usage := c.UseLine()
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		var also []string
-		for _, f := range ownFlags(c) {
-			if common := shared.Lookup(f.Name); common != nil && sameFlag(common, f) {
-				also = append(also, "--"+f.Name)
-			} else {
-				flags.AddFlag(f)
-			}
-		}
-		if flags.HasFlags() {
-			usage += "\n\n" + strings.TrimRight(flags.FlagUsagesWrapped(90), "\n")
-		}
-		if also != nil {
-			usage += "\n\nAlso: " + strings.Join(also, ", ")
-		}
-		if c.Example != "" {
-			usage += "\n\nExamples:\n" + c.Example
-		}
-		fence(usage)
 	}
 	return b.String()
 }
+
+// section is the text of a command: what it does, its arguments, its flags and its examples.
+func section(c *cobra.Command, shared *pflag.FlagSet) string {
+	text := cmp.Or(c.Long, c.Short)
+	usage := strings.TrimSuffix(c.UseLine(), " [flags]")
+	if usage != c.CommandPath() {
+		text += "\n\n  " + usage
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	var also []string
+	filtered := c.Flag("error-code") != nil
+	for _, f := range ownFlags(c) {
+		if common := shared.Lookup(f.Name); common == nil || !sameFlag(common, f) {
+			flags.AddFlag(f)
+		} else if !slices.Contains(flagsOfChanges, f.Name) && !(filtered && slices.Contains(filterNames, f.Name)) {
+			also = append(also, "--"+f.Name)
+		}
+	}
+	if flags.HasFlags() {
+		text += "\n\n" + strings.TrimRight(usages(flags), "\n")
+	}
+	if filtered {
+		also = append(also, "the filter")
+	}
+	if also != nil {
+		text += "\n\nAlso: " + strings.Join(also, ", ")
+	}
+	if usage == c.CommandPath() || strings.Contains(c.Example, "\n") { // else the usage says it
+		text += "\n\n" + c.Example
+	}
+	return text
+}
+
+// filterNames are the flags by which events are selected.
+var filterNames = []string{
+	"aggregate-id", "aggregate-type", "cause", "error-code", "group", "key", "since", "tenant", "topic", "type", "until",
+}
+
+// usages is what --help says of flags, without their types.
+func usages(flags *pflag.FlagSet) string {
+	return typeOfFlag.ReplaceAllStringFunc(flags.FlagUsagesWrapped(90), func(text string) string {
+		name, kind, _ := strings.Cut(text, "--")
+		flag := kind[:strings.IndexAny(kind, " [")]
+		return name + "--" + flag + strings.Repeat(" ", len(kind)-len(flag))
+	})
+}
+
+var typeOfFlag = regexp.MustCompile(`(?m)^ +(-\w, )?--[a-z-]+( \w+|\[=true\|false\])`)
+
+// flagsOfChanges are the flags of commands that change something.
+var flagsOfChanges = []string{"actor", "reason", "dry-run", "yes"}
 
 // sharedFlags are the flags that several commands have with the same text.
 func sharedFlags(root *cobra.Command) *pflag.FlagSet {

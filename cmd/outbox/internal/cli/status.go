@@ -176,8 +176,8 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
 		Long: `status counts the open and dead events of each topic, lists the relays, and says which destinations
 are stopped, paused or limited. It also prints consumers, effects and idempotency keys in trouble, if
-their tables are in the same database and have no prefix. A relay reports every 12 s at the latest. Events
-for a reader of the log are not counted; on PostgreSQL status says how far walrelay is.
+their tables are in the same database without a prefix. A relay reports every 12 s at the latest. Of
+events for a reader of the log, status says on PostgreSQL how far walrelay is, and counts none.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it; it may wait for its key

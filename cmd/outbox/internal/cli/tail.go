@@ -35,7 +35,7 @@ func (a *app) tailCommand() *cobra.Command {
 the last --overlap and prints each once. It misses an event whose transaction was open for longer than
 --overlap, whose id does not begin with the time (UUIDv4), or that DeleteOnSuccess has deleted
 already. --timeout applies to each read.`,
-		Example: "  outbox tail --topic orders\n  outbox tail --since 10m --json | jq .event_id",
+		Example: "  outbox tail --since 10m --json | jq .event_id",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {

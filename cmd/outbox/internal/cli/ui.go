@@ -44,11 +44,10 @@ func (a *app) uiCommand() *cobra.Command {
 		Long: `ui serves the operators' page until Ctrl-C, and prints its address with a token. Whoever has the token
 may do what --rights allows, in the name of --actor. Plans that the page runs are paused when it ends.
 
-It listens on a loopback address. The token is sent in clear text: use --any-address behind a proxy
-with TLS alone. A service mounts the page with module outboxui and its own sign-in.`,
-		Example: "  outbox ui\n  outbox ui --listen 127.0.0.1:9000 --environment staging --colour teal\n" +
-			"  outbox ui --rights see",
-		Args: cobra.NoArgs,
+It listens on a loopback address. The token is sent in clear text: use --any-address only behind a
+proxy with TLS. A service mounts the page with module outboxui and its own sign-in.`,
+		Example: "  outbox ui --environment staging --colour teal --rights see",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := u.find(); err != nil {
 				return err

@@ -24,8 +24,8 @@ func (a *app) auditCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "List what people did: who, when, why, to which event",
-		Long: `audit lists what people did, the newest first. Filters other than --row are compared row by row,
-so a page may be short: its last line says how to go on. The actions:
+		Long: `audit lists what people did, the newest first. A page may be short: its last line says how to go
+on. The actions:
 
   one row for each event:    redrive, discard, replay, edit, erase, release, reveal (a payload seen)
   one row for each command:  plan, run-plan, pause-plan, cancel-plan, pause, resume, rate, note-group,

@@ -92,27 +92,27 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Look for what makes an outbox lose, delay or pile up events",
 		Long: `doctor looks at the database and says what is wrong, why that matters, and what to do:
 
-  tables        tables, columns and indexes that are missing, different or invalid
-  durability    settings under which a crash of the database loses commits
-  isolation     a default isolation level under which producers fail
+  tables        missing, different or invalid tables, columns and indexes
+  durability    settings that lose commits in a crash
+  isolation     a default isolation under which producers fail
   silence       policies that hide rows (PostgreSQL); prepared statements on a Galera node
-  clock         the clocks of the database and of this machine differ
-  transactions  transactions that are open or prepared for long; standbys and slots that keep old rows
+  clock         database and machine have different clocks
+  transactions  long transactions; standbys and slots that keep old rows
   vacuum        autovacuum is off or too slow (PostgreSQL)
-  relays        topics with waiting events that no living relay publishes
+  relays        waiting topics that no living relay publishes
   destinations  destinations that a relay has stopped
   pauses        what is paused, by whom and why
   dead          dead events
   consumers     messages that consumers have given up
   pooler        a pooler that shares sessions (PostgreSQL)
-  versions      migrations that are missing, or newer than this program
-  names         two programs under one consumer, key, command or slot name; --redis looks there too
+  versions      missing migrations, or newer ones than this program
+  names         two programs under one consumer, key, command, slot or (--redis) prefix
   effects       dead effects, and due effects whose event is gone
   keys          idempotency keys whose process disappeared
-  leases        events and effects taken over at the end of a lease; work longer than its lease
-  retention     events kept for longer than consumers remember them (outbox window)
-  broker        --to kafka://: topics that lose accepted events; --to amqp://: exchanges and queues that
-                are missing or different, and with --rabbitmq-api those that lose events
+  leases        work that takes longer than its lease
+  retention     events kept longer than consumers remember (outbox window)
+  broker        --to: Kafka topics that lose accepted events; missing or different RabbitMQ queues, and
+                with --rabbitmq-api queues that lose events
   log           publication, slot and reader of walrelay or Debezium (PostgreSQL)
 
 A check that lacks a right says "not visible", and names the GRANT: docs/rights.md. Exit code 3: a
@@ -148,13 +148,13 @@ check failed. doctor changes nothing.`,
 
 // limitFlags are the flags of the limits. They set the defaults too.
 func (a *app) limitFlags(f *pflag.FlagSet, l *limits) {
-	f.DurationVar(&l.transaction, "max-transaction", 5*time.Minute, "how long a transaction may be open")
+	f.DurationVar(&l.transaction, "max-transaction", 5*time.Minute, "age of a transaction")
 	f.Int64Var(&l.horizonLimit, "max-horizon", maxHorizon,
-		"transactions whose old rows a standby or slot may keep")
-	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "how far the clocks may be apart")
+		"transactions that a standby or slot holds up")
+	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "difference of clocks")
 	f.Var((*span)(&l.dedupWindow), "dedup-window", "how long consumers remember events (default: what they have declared)")
-	f.DurationVar(&l.overdue, "max-overdue", overdueAfter, "how long an effect may be due")
-	f.DurationVar(&l.lease, "lease", 0, "the lease of idempotency keys (default: what held keys have)")
+	f.DurationVar(&l.overdue, "max-overdue", overdueAfter, "how long effects may be due")
+	f.DurationVar(&l.lease, "lease", 0, "lease of idempotency keys (default: of held keys)")
 	f.StringVar(&l.to, "to", "", "the broker of the relay (default: $OUTBOX_TO)")
 	f.StringVar(&l.rabbitAPI, "rabbitmq-api", "",
 		"RabbitMQ's management API: http://user:password@host:15672 (default: $OUTBOX_RABBITMQ_API)")
@@ -163,8 +163,8 @@ func (a *app) limitFlags(f *pflag.FlagSet, l *limits) {
 	f.StringVar(&a.keysPrefix, "keys-prefix", "", "prefix of the tables of keys")
 	f.StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
 	f.Int64Var(&l.maxBehind, "max-log-behind", maxLogBehind,
-		"bytes of log that a reader may be behind")
-	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of the table of events")
+		"bytes of log behind")
+	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of events")
 }
 
 // examination is one run of doctor with these limits.

@@ -28,12 +28,10 @@ func (a *app) editCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "edit ID (--payload FILE | --header NAME=VALUE ...) --reason TEXT",
 		Short: "Publish a dead event with another content",
-		Long: `edit publishes a dead event with another payload, content type or headers, at its place in its key.
-It prints the difference, and asks. The new row has the same event id, so a consumer that has
-processed the event skips it. The dead row is discarded, and the audit keeps the difference. If the
-relays have DeadPolicy SkipDead, give --skip-dead: the event goes to the end of its key.
-
-JSON that cannot be parsed is refused. Exit code 1: somebody has changed the event meanwhile.`,
+		Long: `edit publishes a dead event with another payload, content type or headers, at its place in its key. It
+prints the difference, and asks. The event id stays, so a consumer that has processed the event skips
+it. The audit keeps the difference. If the relays have DeadPolicy SkipDead, give --skip-dead. Exit
+code 1: somebody has changed the event meanwhile.`,
 		Example: "  outbox edit 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10 --payload fixed.json " +
 			"--reason 'total was a text, INC-42'",
 		Args: cobra.ExactArgs(1),

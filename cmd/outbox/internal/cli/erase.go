@@ -33,13 +33,13 @@ func (a *app) eraseCommand() *cobra.Command {
 		Use:   "erase (--aggregate TYPE/ID | --key ID ...) --reason TEXT",
 		Short: "Erase the data of one person or thing: payloads, headers, errors, stored answers",
 		Long: `erase removes the data of one aggregate, such as customer/42: payloads, headers and error texts of
-its events, their differences in the audit, and payloads of their effects. --key erases the stored
-answer of an idempotency key, whose request is then refused. Every row stays, and so does the order of
-keys. An erased event that is published later is empty and has the header ` + core.HeaderErased + `.
+its events, and payloads of their effects; with --key the stored answer of an idempotency key. Every
+row stays, and so does the order of keys. An erased event that is published later is empty and has the
+header ` + core.HeaderErased + `.
 
-Events of several tenants need --tenant or --all-tenants. Events that wait are left alone without
---open. erase reads the whole table, so raise --timeout for a large one. If it is interrupted, repeat
-it. In the end it lists what it cannot reach. Exit code 4: something was left alone.`,
+Events of several tenants need --tenant or --all-tenants. Events that wait need --open. erase reads the
+whole table: raise --timeout for a large one, and repeat it if it is interrupted. In the end it lists
+what it cannot reach. Exit code 4: something was left alone.`,
 		Example: "  outbox erase --aggregate customer/42 --timeout 1h --reason 'request 4711'\n" +
 			"  outbox erase --key 7f3a-91 --key-scope 'http/POST /orders' --reason 'request 4711'",
 		Args: cobra.NoArgs,

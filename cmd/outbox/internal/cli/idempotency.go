@@ -112,8 +112,8 @@ func (a *app) idempotencyListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List idempotency keys: their status, lease and expiry",
-		Long: `list lists idempotency keys without their stored results, among the 100,000 that expire last. --id
-finds any key, by an index if --scope is given too. Exit code 1: no such key.`,
+		Long: `list lists keys without their results, among the 100,000 that expire last. --id finds any key, by an
+index if --scope is given too. Exit code 1: no such key.`,
 		Example: "  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

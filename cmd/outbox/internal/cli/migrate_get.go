@@ -72,11 +72,8 @@ func (a *app) migrateGet() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get",
 		Short: "Print the migrations as SQL, for this or another migration tool",
-		Long: `get prints the migrations as SQL, or writes them as the files of another tool. With --dialect it
-needs no database. It never replaces a file that is different.
-
-golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. With Atlas, run
-"atlas migrate hash" afterwards.`,
+		Long: `get prints the migrations, or writes the files of another tool. With --dialect it needs no database. It
+never replaces a different file. With Atlas, run "atlas migrate hash" afterwards.`,
 		Example: "  outbox migrate get --format goose --dialect mysql --first 20261123120000 --dir migrations",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -186,13 +186,11 @@ func (a *app) listCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List events, without their payloads",
-		Long: `list lists events in the order of an index. A filter without an index is compared row by row, so a
-page may be short: its last line says how to go on.
+		Long: `list lists events in the order of an index. A page may be short: its last line says how to go on.
 
-The status "in the log" is an event for a reader of the log (walrelay, Debezium) that is not known to
-be published. In --json its status is done, and "log" is unconfirmed, unknown or published.
-
---cause lists what an event caused directly, and then walks up and down as far as this table has rows.`,
+An event with status "in the log" is left to a reader of the log (walrelay, Debezium) and not known to
+be published; in --json it is done, and "log" is unconfirmed, unknown or published. --cause lists what
+an event caused, and walks up and down from there.`,
 		Example: "  outbox list --status pending --topic orders --key order/7",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -431,9 +429,8 @@ func (a *app) explainCommand() *cobra.Command {
 		Use:   "explain ID",
 		Short: "Say why an event is where it is, and what changes that",
 		Long: `explain says in one sentence why an event is where it is, and names the command that changes it. It
-takes a row id or an event id. It also says what each consumer did with the event, if an inbox is in
-the database, what the event caused, and for walrelay whether the event is confirmed. Exit code 1: no
-row has that id.`,
+also says what each consumer did with the event, if an inbox is in the database, and what it caused.
+ID is a row id or an event id. Exit code 1: no row has that id.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withOutbox(c, func(ctx context.Context, s *session) error {

@@ -53,7 +53,7 @@ func (a *app) rateCommand() *cobra.Command {
 		Short: "Limit what a destination gets from all relays together",
 		Long: `rate limits how many events a second a destination gets, or how many are on their way to it at once.
 It holds over restarts, until --off. Services go on publishing: events wait in their order and spend
-no attempts. The living relays share the limits equally, each with at least 1 of --in-flight.`,
+no attempts. Living relays share the limit equally.`,
 		Example: "  outbox rate webhooks --per-second 20 --in-flight 4 --reason 'the partner asks for it'\n" +
 			"  outbox rate webhooks --off --reason 'contract changed'",
 		Args: cobra.ExactArgs(1),

@@ -86,8 +86,8 @@ func (a *app) relayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "relay (--to BROKER | --config FILE)",
 		Short: "Run the relay as a process of its own",
-		Long: `relay publishes committed events to a broker until SIGTERM or SIGINT: docs/relay.md. Any number of
-relays may run. The topics effect.* need a relay in a service. --timeout does not apply. Brokers:
+		Long: `relay publishes committed events to a broker until SIGTERM or SIGINT: docs/relay.md. The
+topics effect.* need a relay in a service. Brokers:
 
 ` + brokerHelp + `
 
@@ -102,7 +102,7 @@ another slot has published.
   /healthz   503 if only a restart helps; else 200
   /readyz    503 if the database does not answer or lacks tables, or the relay is stopping; else 200
 
---config relays several outboxes in one process. It is a file, or the JSON itself:
+--config relays several outboxes. It is a file, or the JSON itself:
 
   {"outboxes": [
     {"name": "shop",    "database_url": "${SHOP_URL}",    "to": "${RABBIT_URL}", "workers": 16},

@@ -53,24 +53,22 @@ func (a *app) inboxReleaseCommand() *cobra.Command {
 		Use:   "release --consumer NAME --from QUEUE --reason TEXT",
 		Short: "Deliver the messages of a poison queue again",
 		Long: `release delivers the messages of a consumer's poison queue again, to the topics from which they came.
-Repair the consumer first, and let it run. release counts the messages by cause, asks, and then
-redrives, sends and removes one after the other.
+Repair the consumer first, and let it run. release counts the messages by cause, and asks.
 
 It waits until the first message is processed, then sends 4, 16, up to 256 at a time. If a message is
 given up again, or is not processed within --wait, release stops (exit code 4), and the rest stays in
-the queue. Repeat it when the cause is removed. A message is processed once, even after a kill.
+the queue: repeat it later. A message is processed once, even after a kill.
 
---from is the broker's address as in outbox relay --to, with the name of the queue at its end:
+--from is an address as in outbox relay --to, with the name of the queue at its end:
 
   amqp://user:password@host:5672/billing_poison?topology=queue
   kafka://host:9092/billing_poison
   nats://host:4222/billing.poison
   redis://host:6379/0/billing_poison
 
-On Kafka, the group remembers what was released: no consumer may use it. --edit sends the event of
---event with another payload, after a look at the difference; it needs an outbox in the same database,
-for the audit. The Retention of the inbox has to cover the time in the queue. If the consumers have a
-Cache, call Inbox.Release in the service.`,
+--edit sends one event with another payload, and needs an outbox in the same database, for the audit.
+The Retention of the inbox has to cover the time in the queue. If the consumers have a Cache, call
+Inbox.Release in the service.`,
 		Example: `  outbox inbox release --consumer billing --from kafka://kafka1:9092/billing_poison --dry-run
   outbox inbox release --consumer billing --from kafka://kafka1:9092/billing_poison --limit 1 \
     --reason 'price list corrected'`,
@@ -88,7 +86,7 @@ Cache, call Inbox.Release in the service.`,
 	f.StringVar(&r.consumer, "consumer", "", "whose poison queue it is")
 	f.StringVar(&r.from, "from", "", "the poison queue")
 	f.StringVar(&r.to, "to", "", "the broker of the topics (default: that of --from)")
-	f.StringVar(&r.group, "group", "", "Kafka: the group that remembers what was released "+
+	f.StringVar(&r.group, "group", "", "Kafka: a group of its own, which remembers what was released "+
 		"(default: CONSUMER.release)")
 	f.StringVar(&r.handler, "handler", "", "only of this handler")
 	f.StringArrayVar(&r.events, "event", nil, "only this event; repeatable")

@@ -26,14 +26,11 @@ func (a *app) replayPlanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan [ROW-ID...] --reason TEXT",
 		Short: "Store which done events to replay, and change nothing yet",
-		Long: `plan stores which done events to publish again, and publishes nothing. outbox replay apply works it
-off. More than --limit events are refused.
-
-A consumer skips a replay of an event that it remembers. If one of the events is older than a
-consumer of its topic declares to remember (outbox window), the plan is refused, because that consumer
-would handle the event twice. --dedup-window is the time of consumers that declared none.
-
---cause selects what one event caused: outputs of a consumer that the broker lost.`,
+		Long: `plan stores which done events to publish again, and publishes nothing; outbox replay apply works it off.
+Consumers skip events that they remember. If one of the events is older than a consumer of its topic
+declares to remember (outbox window), the plan is refused, because that consumer would handle it twice.
+--dedup-window is the time of consumers that declared none. --cause selects what one event caused, such
+as outputs that a broker lost. More than --limit events are refused.`,
 		Example: "  outbox replay plan --topic orders --since 2h --reason 'lost, INC-7'",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {

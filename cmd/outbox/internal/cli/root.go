@@ -149,29 +149,28 @@ address of the database:
   user:password@tcp(host:3306)/database
   sqlite:path/to/file.db
 
-A command that changes something prints what it is about, and asks. Without a terminal it needs
---yes. Actor and reason are stored with the change: outbox audit. --dry-run changes nothing, and
-ends with the exit code that the change would have.
+A command that changes something prints what it is about, and asks; without a terminal it needs
+--yes. Actor and reason are stored: outbox audit. --dry-run changes nothing, and ends with the exit
+code of the change.
 
-Results go to the standard output, everything else to the standard error. Durations are Go's, such
-as 90s or 2h30m, or days, such as 7d. A plus after a number means that counting stopped there. Control
-characters in errors, keys and reasons are escaped, except with --json. NO_COLOR turns colors off.
+Results go to the standard output, everything else to the standard error. Durations are 90s, 2h30m
+or 7d. A plus after a number means that counting stopped there. Control characters are escaped, except
+with --json. NO_COLOR turns colors off.
 
-With --json a command prints one object, tail prints one for each event, and relay logs JSON:
+With --json a command prints one object, tail one for each event, and relay logs JSON:
 
-  - A list is in a field named after its content, such as events: [] if empty, null if unknown.
+  - A list has the name of its content, such as events: [] if empty, null if unknown.
   - "more": there may be more rows. --after with "next" prints the next page; without "next", raise
-    --limit or give a filter.
-  - "capped" means that the number beside it may be higher.
+    --limit or give a filter. "capped": the number beside it may be higher.
   - Times are in RFC 3339. New versions may add fields.
 
 Exit codes:
   0  done
   1  failed, or not found
-  2  wrong use: an unknown command or flag, or a missing argument
+  2  wrong use of a command or flag
   3  unhealthy: the command worked, and found something wrong
   4  partly done: fewer were changed than you named or selected; what was done stays
-  5  refused: nobody confirmed it, so nothing was done`,
+  5  refused: nobody confirmed it`,
 		SilenceUsage: true, SilenceErrors: true,
 		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(c *cobra.Command, args []string) error {

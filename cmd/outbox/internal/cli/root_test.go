@@ -238,7 +238,7 @@ A test writes this page from the commands.
 	shared := sharedFlags(root)
 	b.WriteString("\nFlags of several commands, which name them after \"Also\". A command that changes something has\n" +
 		"`--actor`, `--reason`, `--dry-run` and, if it asks, `--yes`. The filter is `--" +
-		strings.Join(filterNames[:5], "`, `--") + "`,\n`--" + strings.Join(filterNames[5:], "`, `--") + "`.\n\n")
+		strings.Join(filterNames[:4], "`, `--") + "`,\n`--" + strings.Join(filterNames[4:], "`, `--") + "`.\n\n")
 	fence(usages(shared))
 	first := map[string]string{}
 	for _, c := range leaves(root) {

@@ -174,10 +174,10 @@ func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
-		Long: `status counts the open and dead events of each topic, lists the relays, and says which destinations
-are stopped, paused or limited. It also prints consumers, effects and idempotency keys in trouble, if
-their tables are in the same database without a prefix. A relay reports every 12 s at the latest. Of
-events for a reader of the log, status says on PostgreSQL how far walrelay is, and counts none.
+		Long: `status counts open and dead events by topic, lists the relays, and says which destinations are stopped,
+paused or limited, as of at most 12 s ago. It also prints consumers, effects and idempotency keys in
+trouble, if their tables are in the same database without a prefix. Events for a reader of the log are
+not counted: status says how far walrelay is.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it; it may wait for its key

@@ -31,10 +31,9 @@ func (a *app) tailCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tail",
 		Short: "Print new events as they appear, until Ctrl-C",
-		Long: `tail prints events after their commit, without their payloads. Every --interval it reads the rows of
-the last --overlap and prints each once. It misses an event whose transaction was open for longer than
---overlap, whose id does not begin with the time (UUIDv4), or that DeleteOnSuccess has deleted
-already. --timeout applies to each read.`,
+		Long: `tail prints events after their commit, without payloads. It misses an event whose transaction was open
+for longer than --overlap, whose id does not begin with the time (UUIDv4), or that DeleteOnSuccess has
+deleted already. --timeout applies to each read.`,
 		Example: "  outbox tail --since 10m --json | jq .event_id",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -42,10 +42,8 @@ func (a *app) uiCommand() *cobra.Command {
 		Use:   "ui",
 		Short: "Serve the operators' page on this machine",
 		Long: `ui serves the operators' page until Ctrl-C, and prints its address with a token. Whoever has the token
-may do what --rights allows, in the name of --actor. Plans that the page runs are paused when it ends.
-
-It listens on a loopback address. The token is sent in clear text: use --any-address only behind a
-proxy with TLS. A service mounts the page with module outboxui and its own sign-in.`,
+may do what --rights allows, in the name of --actor. The token is sent in clear text: use --any-address
+only behind a proxy with TLS. A service mounts the page with module outboxui and its own sign-in.`,
 		Example: "  outbox ui --environment staging --colour teal --rights see",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -59,13 +57,13 @@ proxy with TLS. A service mounts the page with module outboxui and its own sign-
 	f.StringVar(&u.listen, "listen", "127.0.0.1:8080", "address of the page; port 0 is any that is free")
 	f.BoolVar(&u.anyAddress, "any-address", false, "listen beyond loopback")
 	f.StringVar(&u.environment.Name, "environment", "", "name of the environment, as production")
-	f.StringVar(&u.environment.Colour, "colour", "slate", "colour of the environment: slate, violet, pink, teal, brown")
+	f.StringVar(&u.environment.Colour, "colour", "slate", "slate, violet, pink, teal or brown")
 	f.StringVar(&u.name, "name", "outbox", "name of the outbox")
 	f.StringSliceVar(&u.rights, "rights", []string{"see", "reveal", "act"}, "what the page may do: see, reveal, act")
 	f.StringVar(&u.traceURL, "trace-url", "", "address of a trace, with {trace_id}")
 	f.BoolVar(&u.skipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
 	f.StringToStringVar(&u.queues, "poison-queue", nil,
-		"a poison queue to release from: CONSUMER=QUEUE, as in outbox inbox release --from; repeatable")
+		"CONSUMER=QUEUE, as in outbox inbox release --from; repeatable")
 	u.actorFlag(c)
 	complete(c, "colour", "slate", "violet", "pink", "teal", "brown")
 	complete(c, "rights", "see", "reveal", "act")

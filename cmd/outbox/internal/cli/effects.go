@@ -102,8 +102,7 @@ func (a *app) effectsCommand() *cobra.Command {
 			return nil
 		})
 	}
-	c.PersistentFlags().StringVar(&a.effectsPrefix, "effects-prefix", "",
-		"prefix of the tables of effects; --prefix is that of the outbox, which wakes the workers")
+	c.PersistentFlags().StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
 	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more are dead; -1: any number")
 	c.Flags().Var((*span)(&maxAge), "max-age", "exit code 3 if something waits for longer; 0: any time")
 	return c
@@ -171,7 +170,7 @@ func (a *app) effectsListCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&status, "status", "dead", "pending, processing, completed, failed, dead or discarded")
-	f.StringVar(&q.Channel, "channel", "", "only of this channel")
+	f.StringVar(&q.Channel, "channel", "", "of this channel")
 	f.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 	f.StringVar(&q.After, "after", "", "the next page")
 	limitFlag(c, &q.Limit, 100, 1000)
@@ -267,7 +266,7 @@ func (a *app) effectsMutationCommand(m effectsMutation, shortText, long, example
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "everything dead that the filter selects")
 	m.dryRunFlag(c)
-	f.StringVar(&m.Channel, "channel", "", "only of this channel")
+	f.StringVar(&m.Channel, "channel", "", "of this channel")
 	f.StringVar(&m.Tenant, "tenant", "", "only of this tenant")
 	return c
 }

@@ -138,9 +138,9 @@ index if --scope is given too. Exit code 1: no such key.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.scope, "scope", "", "only of this scope")
+	flags.StringVar(&f.scope, "scope", "", "of this scope")
 	flags.StringVar(&f.tenant, "tenant", "", "only of this tenant")
-	flags.StringVar(&f.id, "id", "", "only this key, as the client sends it")
+	flags.StringVar(&f.id, "id", "", "the key, as the client sends it")
 	flags.StringVar(&f.status, "status", "", "held (also abandoned), abandoned, failed or done (default: all)")
 	limitFlag(c, &f.limit, 100, 1000)
 	complete(c, "status", "held", abandoned, "failed", "done")

@@ -147,8 +147,8 @@ func (a *app) printInboxBacklog(b inboxBacklog) {
 }
 
 func (f *inboxFilter) flags(c *cobra.Command) {
-	c.Flags().StringVar(&f.consumer, "consumer", "", "only of this consumer")
-	c.Flags().StringVar(&f.handler, "handler", "", "only of this handler")
+	c.Flags().StringVar(&f.consumer, "consumer", "", "of this consumer")
+	c.Flags().StringVar(&f.handler, "handler", "", "of this handler")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "only of this tenant")
 }
 

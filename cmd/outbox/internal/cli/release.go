@@ -88,7 +88,7 @@ Inbox.Release in the service.`,
 	f.StringVar(&r.to, "to", "", "the broker of the topics (default: that of --from)")
 	f.StringVar(&r.group, "group", "", "Kafka: a group of its own, which remembers what was released "+
 		"(default: CONSUMER.release)")
-	f.StringVar(&r.handler, "handler", "", "only of this handler")
+	f.StringVar(&r.handler, "handler", "", "of this handler")
 	f.StringArrayVar(&r.events, "event", nil, "only this event; repeatable")
 	f.IntVar(&r.limit, "limit", 0, "messages to release at most (default: all)")
 	f.DurationVar(&r.wait, "wait", time.Minute, "how long a message may take until it is processed")

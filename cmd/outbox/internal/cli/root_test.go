@@ -237,8 +237,8 @@ A test writes this page from the commands.
 	fence(usages(root.PersistentFlags()))
 	shared := sharedFlags(root)
 	b.WriteString("\nFlags of several commands, which name them after \"Also\". A command that changes something has\n" +
-		"`--actor`, `--reason`, `--dry-run` and, if it asks, `--yes`. The filter is `--" +
-		strings.Join(filterNames[:4], "`, `--") + "`,\n`--" + strings.Join(filterNames[4:], "`, `--") + "`.\n\n")
+		"`--actor`, `--reason`, `--dry-run` and, if it asks, `--yes`. The filter is the flags that begin with\n" +
+		"\"only\". `--help` has the types of flags, and examples.\n\n")
 	fence(usages(shared))
 	first := map[string]string{}
 	for _, c := range leaves(root) {
@@ -255,7 +255,7 @@ A test writes this page from the commands.
 	return b.String()
 }
 
-// section is the text of a command: what it does, its arguments, its flags and its examples.
+// section is the text of a command: what it does, its arguments and its flags.
 func section(c *cobra.Command, shared *pflag.FlagSet) string {
 	text := cmp.Or(c.Long, c.Short)
 	usage := strings.TrimSuffix(c.UseLine(), " [flags]")
@@ -268,7 +268,7 @@ func section(c *cobra.Command, shared *pflag.FlagSet) string {
 	for _, f := range ownFlags(c) {
 		if common := shared.Lookup(f.Name); common == nil || !sameFlag(common, f) {
 			flags.AddFlag(f)
-		} else if !slices.Contains(flagsOfChanges, f.Name) && !(filtered && slices.Contains(filterNames, f.Name)) {
+		} else if !slices.Contains(flagsOfChanges, f.Name) && !(filtered && strings.HasPrefix(f.Usage, "only")) {
 			also = append(also, "--"+f.Name)
 		}
 	}
@@ -281,15 +281,7 @@ func section(c *cobra.Command, shared *pflag.FlagSet) string {
 	if also != nil {
 		text += "\n\nAlso: " + strings.Join(also, ", ")
 	}
-	if usage == c.CommandPath() || strings.Contains(c.Example, "\n") { // else the usage says it
-		text += "\n\n" + c.Example
-	}
 	return text
-}
-
-// filterNames are the flags by which events are selected.
-var filterNames = []string{
-	"aggregate-id", "aggregate-type", "cause", "error-code", "group", "key", "since", "tenant", "topic", "type", "until",
 }
 
 // usages is what --help says of flags, without their types.

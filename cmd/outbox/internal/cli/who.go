@@ -19,7 +19,7 @@ func (w *who) flags(c *cobra.Command) {
 }
 
 func (w *who) reasonFlags(c *cobra.Command) {
-	c.Flags().StringVar(&w.reason, "reason", "", "why; it is stored")
+	c.Flags().StringVar(&w.reason, "reason", "", "why")
 	w.actorFlag(c)
 }
 
@@ -38,7 +38,7 @@ func (w *who) either(is, would string) string {
 }
 
 func (w *who) actorFlag(c *cobra.Command) {
-	c.Flags().StringVar(&w.actor, "actor", "", "who; it is stored (default: the user of the system)")
+	c.Flags().StringVar(&w.actor, "actor", "", "who (default: the user of the system)")
 }
 
 // check requires a reason, and finds the actor. The limits are those of package core. It looks for

@@ -114,7 +114,9 @@ func eachGQL(t *testing.T, fn func(t *testing.T, e *gqlEnv)) {
 var migrateEnt sync.Mutex
 
 // bare opens a transaction as a client generated with entgql does.
-func (e *gqlEnv) bare(ctx context.Context) (context.Context, driver.Tx, error) { return openTx(ctx, e.client) }
+func (e *gqlEnv) bare(ctx context.Context) (context.Context, driver.Tx, error) {
+	return openTx(ctx, e.client)
+}
 
 // bridged is what docs/transaction-managers.md says.
 func (e *gqlEnv) bridged(ctx context.Context) (context.Context, driver.Tx, error) {

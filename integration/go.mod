@@ -61,20 +61,23 @@ require (
 )
 
 require (
-	entgo.io/contrib v0.7.0 // indirect
-	github.com/99designs/gqlgen v0.17.68 // indirect
-	github.com/DATA-DOG/go-txdb v0.2.1 // indirect
-	github.com/XSAM/otelsql v0.44.0 // indirect
+	entgo.io/contrib v0.7.0
+	github.com/99designs/gqlgen v0.17.68
+	github.com/DATA-DOG/go-txdb v0.2.1
+	github.com/XSAM/otelsql v0.44.0
+	github.com/avito-tech/go-transaction-manager/drivers/gorm/v2 v2.0.1
+	github.com/avito-tech/go-transaction-manager/drivers/pgxv5/v2 v2.0.2
+	github.com/avito-tech/go-transaction-manager/drivers/sql/v2 v2.0.2
+	github.com/avito-tech/go-transaction-manager/trm/v2 v2.0.2
+	github.com/vektah/gqlparser/v2 v2.5.23
+)
+
+require (
 	github.com/agnivade/levenshtein v1.2.1 // indirect
-	github.com/avito-tech/go-transaction-manager/drivers/gorm/v2 v2.0.1 // indirect
-	github.com/avito-tech/go-transaction-manager/drivers/pgxv5/v2 v2.0.2 // indirect
-	github.com/avito-tech/go-transaction-manager/drivers/sql/v2 v2.0.2 // indirect
-	github.com/avito-tech/go-transaction-manager/trm/v2 v2.0.2 // indirect
 	github.com/bmatcuk/doublestar/v4 v4.0.2 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/google/addlicense v1.1.1 // indirect
 	github.com/sosodev/duration v1.3.1 // indirect
-	github.com/vektah/gqlparser/v2 v2.5.23 // indirect
 	golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49 // indirect
 )
 

@@ -42,8 +42,8 @@ func TestDriverConn(t *testing.T) {
 				t.Errorf("%s, an interface: %v", name, err)
 			}
 			_, err := sqltx.DriverConn[*fakeRows](dc)
-			if want := "sqltx: the driver's connection is a *sqltx_test.fakeFullConn, not a *sqltx_test.fakeRows"; err == nil ||
-				err.Error() != want {
+			const want = "sqltx: the driver's connection is a *sqltx_test.fakeFullConn, not a *sqltx_test.fakeRows"
+			if err == nil || err.Error() != want {
 				t.Errorf("%s: %v, want %s", name, err, want)
 			}
 			return nil
@@ -53,8 +53,8 @@ func TestDriverConn(t *testing.T) {
 	}
 }
 
-// Savepoints that are set and rolled back through the driver's connection are not seen, so nobody may
-// believe that the events of the transaction have committed.
+// Savepoints that are set and rolled back through the driver's connection are not seen. So nobody
+// may believe that the events of the transaction have committed.
 func TestDriverConnInATransaction(t *testing.T) {
 	d := newFake()
 	db := d.open(t, sqltx.Connector(d, core.Postgres))

@@ -50,7 +50,8 @@ func TestDriverConnCopy(t *testing.T) {
 		cfg, err := pgx.ParseConfig(db.DSN)
 		fixture.NoError(t, err)
 		for name, connector := range map[string]driver.Connector{
-			"sqltx": sqltx.Connector(db.Connector(t), ""), "pgxoutbox": pgxoutbox.Connector(pgxoutbox.Config{Conn: *cfg}),
+			"sqltx":     sqltx.Connector(db.Connector(t), ""),
+			"pgxoutbox": pgxoutbox.Connector(pgxoutbox.Config{Conn: *cfg}),
 		} {
 			pool := sql.OpenDB(connector)
 			ob, types := drained(t, pool, db.Dialect)

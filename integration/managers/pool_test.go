@@ -28,6 +28,8 @@ func newOutbox(t *testing.T, db testdb.DB, cfg adapter.Config) *core.Outbox {
 	return fixture.NewOutbox(t, db, core.Config{Publisher: cfg.Publisher, Observer: cfg.Observer, Relay: cfg.Relay})
 }
 
+func placed(id string) core.Event { return core.Event{Type: "placed", AggregateType: "order", AggregateID: id} }
+
 // One pool has two faces: pgx for the application, database/sql for keys and effects, whose tables
 // need a *sql.DB. All work in one transaction.
 func TestOnePoolTwoFaces(t *testing.T) {
@@ -78,7 +80,7 @@ func TestOnePoolTwoFaces(t *testing.T) {
 					fixture.NoError(t, err)
 					_, err = tx.Exec(ctx, "INSERT INTO orders (id) VALUES ($1)", id)
 					fixture.NoError(t, err)
-					_, err = outbox.Publish(ctx, otx, core.Event{Type: "placed", AggregateType: "order", AggregateID: id})
+					_, err = outbox.Publish(ctx, otx, placed(id))
 					fixture.NoError(t, err)
 					_, _, err = queue.Enqueue(ctx, otx, command.Effect{Channel: "mail", Key: "mail/" + id})
 					fixture.NoError(t, err)
@@ -106,7 +108,7 @@ func TestOnePoolTwoFaces(t *testing.T) {
 		otx, err := sqltx.TxOf(ctx, tx)
 		fixture.NoError(t, err)
 		fixture.Check(t, otx.Tracked(), "the transaction of the second face is not tracked")
-		_, err = outbox.Publish(ctx, otx, core.Event{Type: "placed", AggregateType: "order", AggregateID: "2"})
+		_, err = outbox.Publish(ctx, otx, placed("2"))
 		fixture.NoError(t, err)
 		fixture.NoError(t, tx.Commit())
 		fixture.NoError(t, outbox.Drain(ctx))

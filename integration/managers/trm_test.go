@@ -125,7 +125,8 @@ func TestTransactionManagerGORM(t *testing.T) {
 		}
 		m.check(t)
 		// The Transactor of the inbox joins.
-		fixture.WantError(t, manager.Must(bridged(m.factory, m.bridge)).Do(t.Context(), func(ctx context.Context) error {
+		tm := manager.Must(bridged(m.factory, m.bridge))
+		fixture.WantError(t, tm.Do(t.Context(), func(ctx context.Context) error {
 			fixture.NoError(t, gormoutbox.Transactor(gdb).RunInTx(ctx, func(context.Context, core.Tx) error {
 				return m.insert(ctx, "joined")
 			}))
@@ -165,8 +166,9 @@ func TestTransactionManagerSQL(t *testing.T) {
 		}
 		m.check(t)
 		// The Transactor of the inbox refuses to begin a second transaction.
-		fixture.NoError(t, manager.Must(bridged(m.factory, m.bridge)).Do(t.Context(), func(ctx context.Context) error {
-			err := sqltx.NewTransactor(pool, db.Dialect).RunInTx(ctx, func(context.Context, core.Tx) error { return nil })
+		tm, transactor := manager.Must(bridged(m.factory, m.bridge)), sqltx.NewTransactor(pool, db.Dialect)
+		fixture.NoError(t, tm.Do(t.Context(), func(ctx context.Context) error {
+			err := transactor.RunInTx(ctx, func(context.Context, core.Tx) error { return nil })
 			fixture.WantError(t, err, core.ErrOtherTransactor)
 			return nil
 		}))
@@ -196,7 +198,8 @@ func TestTransactionManagerPGX(t *testing.T) {
 			return pgxoutbox.Context(ctx, tr.Transaction().(pgx.Tx))
 		}
 		m.check(t)
-		fixture.WantError(t, manager.Must(bridged(m.factory, m.bridge)).Do(t.Context(), func(ctx context.Context) error {
+		tm := manager.Must(bridged(m.factory, m.bridge))
+		fixture.WantError(t, tm.Do(t.Context(), func(ctx context.Context) error {
 			fixture.NoError(t, pgxoutbox.Transactor(pool).RunInTx(ctx, func(ctx context.Context, _ core.Tx) error {
 				return m.insert(ctx, "joined")
 			}))

@@ -119,9 +119,10 @@ func TestOtelsql(t *testing.T) {
 			conn, err := pool.Conn(t.Context())
 			fixture.NoError(t, err)
 			fixture.NoError(t, conn.Raw(func(dc any) error {
-				own, err := sqltx.DriverConn[driver.Conn](dc)
-				typ := typeOf(own)
-				fixture.Check(t, !strings.Contains(typ, "otelsql") && !strings.Contains(typ, "sqltx"), "found a %s", typ)
+				found, err := sqltx.DriverConn[driver.Conn](dc)
+				typ := typeOf(found)
+				own := !strings.Contains(typ, "otelsql") && !strings.Contains(typ, "sqltx")
+				fixture.Check(t, own, "found a %s", typ)
 				return err
 			}))
 			fixture.NoError(t, conn.Close())

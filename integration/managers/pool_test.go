@@ -28,7 +28,9 @@ func newOutbox(t *testing.T, db testdb.DB, cfg adapter.Config) *core.Outbox {
 	return fixture.NewOutbox(t, db, core.Config{Publisher: cfg.Publisher, Observer: cfg.Observer, Relay: cfg.Relay})
 }
 
-func placed(id string) core.Event { return core.Event{Type: "placed", AggregateType: "order", AggregateID: id} }
+func placed(id string) core.Event {
+	return core.Event{Type: "placed", AggregateType: "order", AggregateID: id}
+}
 
 // One pool has two faces: pgx for the application, database/sql for keys and effects, whose tables
 // need a *sql.DB. All work in one transaction.

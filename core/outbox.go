@@ -256,11 +256,14 @@ func (o *Outbox) CheckTx(ctx context.Context, tx Tx) error {
 	return err
 }
 
+var errNoneGiven = fmt.Errorf("%w: none was given, and the context carries none: give the transaction, or the context "+
+	"of RunInTx or of the adapter's Context (core.ContextWithTx)", ErrNoTransaction)
+
 func (o *Outbox) txOf(ctx context.Context, tx Tx) (Tx, error) {
 	if tx == nil {
 		var ok bool
 		if tx, ok = TxFromContext(ctx); !ok {
-			return nil, ErrNoTransaction
+			return nil, errNoneGiven
 		}
 	}
 	if err := tx.Err(); err != nil {

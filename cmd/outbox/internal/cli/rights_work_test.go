@@ -35,7 +35,10 @@ var rolesWork = map[string][]feature{
 		{"heartbeat", (*actor).beats}, {"history", (*actor).writesHistory}, {"publish", (*actor).relays},
 		{"retention", (*actor).cleansUp}, {"keys", (*actor).collects},
 	},
-	"janitor":  {{"retention", (*actor).cleansUp}, {"keys", (*actor).collects}, {"relays", (*actor).forgetsRelays}},
+	"janitor": {
+		{"look at tables", (*actor).checks}, {"retention", (*actor).cleansUp}, {"keys", (*actor).collects},
+		{"relays", (*actor).forgetsRelays},
+	},
 	"consumer": {{"consume", (*actor).consumes}},
 	"keys":     {{"keys", (*actor).keepsKeys}},
 	"worker": {

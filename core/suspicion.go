@@ -13,8 +13,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/spelling"
 )
 
-// suspicions logs, each once, what an event of a correct program seldom has: a type that Routes seems
-// to misspell, and a topic other than that of an earlier event of its key.
+// suspicions logs, each once, what a correct program seldom has: a topic in Routes that is almost
+// another one, an event whose type Routes seem to misspell, and an event whose topic differs from the
+// topic of an earlier event of its key.
 type suspicions struct {
 	logger *slog.Logger
 	routed []string // the types in Routes
@@ -48,7 +49,26 @@ func newSuspicions(cfg *Config) *suspicions {
 		logger: cfg.Logger, routed: slices.Sorted(maps.Keys(cfg.Routes)), first: map[orderedKey]destination{},
 	}
 	s.left.Store(suspectedEvents)
+	s.compareTopics(cfg)
 	return s
+}
+
+// compareTopics logs topics in Routes that are almost others in Routes, or of the Router.
+func (s *suspicions) compareTopics(cfg *Config) {
+	var topics []string
+	if n, ok := cfg.Publisher.(TopicNamer); ok {
+		topics = n.NamedTopics()
+	}
+	for _, typ := range s.routed {
+		for _, topic := range cfg.Routes[typ] {
+			if near := spelling.Near(topic, topics); near != "" && !slices.Contains(topics, topic) {
+				s.logger.Warn("outbox: Routes has a topic that is almost another one: if it is misspelled, its events "+
+					"go where nobody reads", "type", errtext.Clip(typ, 64), "topic", errtext.Clip(topic, 64), "almost",
+					errtext.Clip(near, 64))
+			}
+			topics = append(topics, topic)
+		}
+	}
 }
 
 // look looks at an event and its topics. routed: Routes name the topics.

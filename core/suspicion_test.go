@@ -10,6 +10,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
 // publishedWith publishes events, each in a transaction of its own, and returns the warnings.
@@ -43,6 +44,27 @@ func TestMisspelledRoute(t *testing.T) {
 		core.Event{Type: "order.paid"}, core.Event{Type: "mail.sent"}, core.Event{Type: "order.plac", Topic: "x"})
 	if len(got) != 1 || !strings.Contains(got[0], "type=order.placed in_routes=order.placd topic=order.placed") {
 		t.Errorf("%q", got)
+	}
+}
+
+// A topic that Routes misspell is logged by New, with the topic that is meant.
+func TestMisspelledTopic(t *testing.T) {
+	got := publishedWith(t, map[string][]string{
+		"order.paid": {"ordres"}, "order.placed": {"orders"}, "mail.sent": {"mails.v1"}, "mail.read": {"mails.v2"},
+	})
+	if len(got) != 1 || !strings.Contains(got[0], "type=order.placed topic=orders almost=ordres") {
+		t.Errorf("%q", got)
+	}
+	var log bytes.Buffer
+	router := core.NewRouter()
+	router.Handle("orders", &outboxtest.Publisher{})
+	_, err := core.New(core.Config{
+		Repository: outboxtest.NewRepository(), Publisher: router, Relay: relay.Config{},
+		Routes: map[string][]string{"order.paid": {"order"}, "order.placed": {"orders"}},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil || !strings.Contains(log.String(), "type=order.paid topic=order almost=orders") {
+		t.Errorf("%v %s", err, log.String())
 	}
 }
 
@@ -93,7 +115,8 @@ func TestKeyWithTwoTopics(t *testing.T) {
 	for i := range 1_100 { // more keys than are remembered
 		many = append(many, core.Event{Type: "a", Key: fmt.Sprint(i)})
 	}
-	if got := publishedWith(t, nil, append(many, core.Event{Type: "b", Key: "1"}, core.Event{Type: "b", Key: "2"})...); len(got) != 1 {
+	many = append(many, core.Event{Type: "b", Key: "1"}, core.Event{Type: "b", Key: "2"})
+	if got := publishedWith(t, nil, many...); len(got) != 1 {
 		t.Errorf("%q", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/internal/spelling"
 	"github.com/ormoutbox/ormoutbox/core/relay/internal/guard"
 )
 
@@ -71,12 +70,6 @@ func (r *engine) run(ctx context.Context) (spent time.Duration) {
 	if foreign := r.topics.foreign; len(foreign) > 0 {
 		r.ob.Logger.WarnContext(ctx, "outbox: Routes name topics that this process does not relay: another one has to",
 			"destinations", foreign)
-		for _, topic := range foreign {
-			if near := spelling.Near(topic, r.topics.list()); near != "" {
-				r.ob.Logger.WarnContext(ctx, "outbox: Routes name a topic that is almost one that this process relays: "+
-					"if it is misspelled in Routes, correct it there", "topic", topic, "relayed", near)
-			}
-		}
 	}
 	r.life.vitals.stamp(&r.life.vitals.turned)
 	ctx, stop := context.WithCancel(ctx)

@@ -181,9 +181,10 @@ func (a *actor) consumes() {
 		})
 		a.must(err)
 	}
+	var log output
 	in, err := inbox.New(inbox.Config{
 		Store: store, Transactor: sqltx.NewTransactor(a.open(), a.dialect), Consumer: consumer, Handler: "send",
-		Logger: slog.New(slog.DiscardHandler), OnlyNewer: []string{"send"},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), OnlyNewer: []string{"send"},
 	})
 	a.must(err)
 	for i, answer := range []error{nil, errNoTotal, core.Permanent(errNoTotal)} {
@@ -200,6 +201,9 @@ func (a *actor) consumes() {
 	for _, res := range in.ProcessBatch(a.Context(), []inbox.Message{{ID: core.NewEventID()}, {ID: core.NewEventID()}},
 		func(context.Context, core.Tx, []inbox.Message) error { return nil }) {
 		a.must(res.Err)
+	}
+	if strings.Contains(log.String(), "denied") {
+		a.must(errors.New(log.String()))
 	}
 	a.must(errOf(in.Cleanup(a.Context())))
 	a.must(errOf(store.Cleanup(a.Context(), consumer, 0, 10)))
@@ -338,8 +342,7 @@ var operatorsWork = []feature{
 	changes("rate {topic} --in-flight 1000 --reason x --yes"),
 	changes("groups note {group} known --reason x"),
 	changes("groups mute {group} --for 1h --reason x"),
-	changes("groups unmute {group} --reason x"),
-	{"forget a group", func(a *actor) {
+	{"groups unmute", func(a *actor) {
 		topic := core.NewEventID()
 		a.dies(topic)
 		var groups []struct{ Fingerprint string }
@@ -356,7 +359,12 @@ var operatorsWork = []feature{
 	changes("plans cancel {plan} --reason x --yes"),
 	changes("discard {row} --reason x --yes"),
 	changes("discard apply {discard} --yes"),
-	changes("redrive --topic {topic} {row} --skip-dead --reason x --yes"),
+	changes("redrive {row} --reason x --yes"),
+	{"redrive behind others", func(a *actor) {
+		topic := core.NewEventID()
+		a.dies(topic)
+		a.cli("redrive", "--all", "--topic", topic, "--skip-dead", "--reason", "x", "--yes")
+	}},
 	changes("edit {row} --payload {file} --reason x --yes"),
 	{"replay", func(a *actor) {
 		topic := core.NewEventID()

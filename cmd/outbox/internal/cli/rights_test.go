@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -114,9 +115,11 @@ func (a *actor) work(features []feature) error {
 	return nil
 }
 
-// denied reports whether a database has refused something.
+// denied reports whether a database has refused something. MySQL says of a table that a role may not
+// read that it is missing.
 func denied(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "denied") || strings.Contains(err.Error(), "not visible"))
+	return errors.Is(err, core.ErrNoTables) ||
+		err != nil && (strings.Contains(err.Error(), "denied") || strings.Contains(err.Error(), "not visible"))
 }
 
 // cast makes an actor for each role of docs/rights.md.
@@ -127,7 +130,7 @@ func cast(w *world) (grants map[string][]grant, actors map[string]*actor) {
 	grants, actors = documentedGrants(w.T, w.dialect), map[string]*actor{}
 	grants["worker"] = append(grants["worker"], grants["producer"]...)
 	for _, name := range slices.Sorted(maps.Keys(grants)) {
-		as := w.role(statements(grants[name])...)
+		as := w.role(grantTexts(grants[name])...)
 		as.shared = as.open()
 		actors[name] = &actor{world: as, admin: w}
 	}
@@ -137,7 +140,7 @@ func cast(w *world) (grants map[string][]grant, actors map[string]*actor) {
 	return grants, actors
 }
 
-func statements(grants []grant) (all []string) {
+func grantTexts(grants []grant) (all []string) {
 	for _, g := range grants {
 		all = append(all, g.statement())
 	}
@@ -229,7 +232,9 @@ func covers(rights, of []grant) bool {
 // firstColumn returns a column of a table.
 func (w *world) firstColumn(table string) (name string) {
 	w.Helper()
-	schema := map[core.Dialect]string{core.Postgres: "current_schema()", core.MySQL: "DATABASE()"}[w.dialect]
+	schema := map[core.Dialect]string{
+		core.Postgres: "current_schema() AND is_identity = 'NO'", core.MySQL: "DATABASE()",
+	}[w.dialect]
 	must(w, w.open().QueryRowContext(w.Context(), "SELECT column_name FROM information_schema.columns WHERE "+
 		"table_name = '"+table+"' AND table_schema = "+schema+" ORDER BY ordinal_position LIMIT 1").Scan(&name))
 	return name

@@ -49,6 +49,13 @@ var rolesWork = map[string][]feature{
 	"doctor":   {{"doctor", (*actor).examines}},
 }
 
+// rows counts rows.
+func (w *world) rows(from string) (n int) {
+	w.Helper()
+	must(w, w.open().QueryRowContext(w.Context(), "SELECT COUNT(*) FROM "+from).Scan(&n))
+	return n
+}
+
 func (a *actor) repo() *sqloutbox.Repository {
 	repo, err := sqloutbox.New(a.open(), sqloutbox.Config{Dialect: a.dialect})
 	a.must(err)

@@ -82,7 +82,7 @@ func NewWithDialect(ctx context.Context, db *sql.DB, d core.Dialect, cfg Config)
 func (r *Repository) refuse(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
-	if err := r.checkServer(ctx); errors.Is(err, errors.ErrUnsupported) {
+	if err := r.checkServer(ctx); sqlkit.Refused(err) {
 		return err
 	}
 	return nil
@@ -98,7 +98,7 @@ func (r *Repository) checkServer(ctx context.Context) error {
 
 // refusal is the error of a server that was asked for its version.
 func refusal(err error) error {
-	if errors.Is(err, errors.ErrUnsupported) {
+	if sqlkit.Refused(err) {
 		return fmt.Errorf("sqloutbox: %w; sqloutbox.Config.Dialect skips this check", err)
 	}
 	return wrap("ask for the version", err)

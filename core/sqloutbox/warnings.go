@@ -2,7 +2,6 @@ package sqloutbox
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -15,7 +14,7 @@ import (
 // Config.Dialect admits, is a warning too. Warnings implements core.Repository.
 func (r *Repository) Warnings(ctx context.Context) (all []core.Warning, err error) {
 	if r.named { // else Check refuses the server
-		if err := sqlkit.CheckServer(ctx, r.each(), r.dialect); errors.Is(err, errors.ErrUnsupported) {
+		if err := sqlkit.CheckServer(ctx, r.each(), r.dialect); sqlkit.Refused(err) {
 			return []core.Warning{{
 				Found: err.Error(),
 				Cause: "statements of the outbox may fail there, or lock nothing",

@@ -22,7 +22,8 @@ func TestNear(t *testing.T) {
 		{"order.v1", "order.v2", false},
 		{"orders", "orders2", false},
 		{"orders-eu", "orders-us", false},
-		{"", "x", true},
+		{"", "x", false},
+		{"a", "b", false},
 	} {
 		if got := spelling.Near(c.word, []string{"something else", c.name}); (got == c.name) != c.near {
 			t.Errorf("%q, %q: %q", c.word, c.name, got)

@@ -11,8 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// CheckServer asks the server for its version. The error wraps errors.ErrUnsupported if the server
-// is too old, or is another product that speaks the protocol of the dialect.
+// CheckServer asks the server for its version. It returns an error that Refused recognises, and that
+// wraps errors.ErrUnsupported, if the server is too old, or is another product that speaks the
+// protocol of the dialect.
 func CheckServer(ctx context.Context, q Querier, d core.Dialect) error {
 	var version string
 	if _, err := FirstRow(ctx, q, of(d).askVersion(), nil, &version); err != nil {
@@ -25,6 +26,12 @@ func CheckServer(ctx context.Context, q Querier, d core.Dialect) error {
 type serverError string
 
 func (e serverError) Error() string { return string(e) }
+
+// Refused reports whether an error says that a server is not supported.
+func Refused(err error) bool {
+	_, is := errors.AsType[serverError](err)
+	return is
+}
 
 // Unwrap marks the error for callers that cannot wait for a better server.
 func (serverError) Unwrap() error { return errors.ErrUnsupported }

@@ -71,7 +71,7 @@ func (t *Tables) CheckServer(ctx context.Context, q sqlkit.Querier, d core.Diale
 }
 
 func (t *Tables) refusal(err error) error {
-	if errors.Is(err, errors.ErrUnsupported) {
+	if sqlkit.Refused(err) {
 		return fmt.Errorf("%s: %w; %s.Config.Dialect skips this check", t.Package, err, t.Package)
 	}
 	return t.Wrap("ask for the version", err)

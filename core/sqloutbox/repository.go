@@ -82,18 +82,19 @@ func NewWithDialect(ctx context.Context, db *sql.DB, d core.Dialect, cfg Config)
 func (r *Repository) refuse(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
-	if err := r.checkServer(ctx); sqlkit.Refused(err) {
-		return err
-	}
-	return nil
+	return r.checkServer(ctx)
 }
 
-// checkServer refuses a server that is not supported, unless Config.Dialect was set.
+// checkServer refuses a server that is not supported, unless Config.Dialect was set. A server that
+// does not answer is not refused.
 func (r *Repository) checkServer(ctx context.Context) error {
 	if r.named {
 		return nil
 	}
-	return refusal(sqlkit.CheckServer(ctx, r.each(), r.dialect))
+	if err := sqlkit.CheckServer(ctx, r.each(), r.dialect); sqlkit.Refused(err) {
+		return refusal(err)
+	}
+	return nil
 }
 
 // refusal is the error of a server that was asked for its version.

@@ -29,6 +29,8 @@ type Outbox struct {
 	claims   atomic.Int64 // the claims that were given numbers
 	notifier notifier
 	gauge    *backlogGauge // nil: no limit
+
+	suspicions *suspicions
 }
 
 // claimNo returns a claim number that this Outbox has not used, for rows that the path takes. The
@@ -73,6 +75,7 @@ func New(cfg Config) (*Outbox, error) {
 	cfg.Node += "-" + hex.EncodeToString(incarnation[:])
 	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), health: newHealthCheck()}
 	o.known, o.gauge = cfg.knownTopics(), newBacklogGauge(cfg.BacklogLimit, cfg.Repository, cfg.Logger)
+	o.suspicions = newSuspicions(&cfg)
 	o.notifier.notify, o.notifier.logger = cfg.Wake.Notify, cfg.Logger
 	if cfg.Relay != nil {
 		o.relay = cfg.Relay.NewRelay(cfg, o.coldClaimNo)

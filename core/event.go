@@ -50,8 +50,8 @@ type Event struct {
 	// Delay holds the event back until this long after its insert. It is allowed only with
 	// Unordered or without a key, because it would hold up every later event of the key.
 	Delay time.Duration
-	// ContentType describes Payload. Empty: that of Config.Codec if Data was encoded. At most 127
-	// bytes.
+	// ContentType describes Payload. Default: Config.Codec's content type if Data was encoded, else
+	// empty. At most 127 bytes.
 	ContentType string
 	// Headers travel with the event. Names are RFC 9110 tokens outside the reserved names (see
 	// HeaderReservedPrefix). Values are valid UTF-8 without control characters. At most 64 headers
@@ -100,11 +100,11 @@ type Delivery struct {
 	ReplayOf RowID
 }
 
-// Op says which operation changed an entity.
+// Op is the operation that changed an entity.
 type Op uint8
 
 // Operations on an entity. An upsert is OpUpsert and never OpCreate, because some databases do not
-// tell whether the row existed.
+// report whether the row existed.
 const (
 	OpCreate Op = iota + 1
 	OpUpdate

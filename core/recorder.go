@@ -24,9 +24,9 @@ import (
 //		})
 //	})
 //
-// The transaction knows what waits when a statement saves the model, even one that fails. What was
-// recorded after the last such statement, or without one, stays recorded: save the model right after
-// the method that records, or load it anew in each try.
+// The transaction takes the waiting events when a statement saves the model, even if the statement
+// fails. Events that are recorded after the last such statement, or without one, stay recorded:
+// save the model right after the method that records, or load it anew in each try.
 //
 // After an unknown outcome (ErrCommitUnknown) both stay recorded. If the transaction had committed, the
 // next save is refused with ErrDuplicateEvent. If it had not, a next try would save the events of
@@ -239,9 +239,9 @@ func (r *Recorder) outboxRecorder() *Recorder { return r }
 
 // HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx
 // and then calls ended with the outcome that tx reports, or with RolledBack when Publish failed. tx
-// must be tracked: otherwise nobody knows whether the events are still to be stored. ended may be
-// called on any goroutine. The error is that of CheckRecorder; no event is taken then. For
-// adapters.
+// must be tracked: otherwise nothing reports whether the events are still to be stored. ended may
+// be called on any goroutine. If CheckRecorder returns an error, so does HandOver, and no event is
+// taken. For adapters.
 func (r *Recorder) HandOver() (events []Event, ended func(Outcome), err error) {
 	if err := CheckRecorder(r); err != nil {
 		return nil, func(Outcome) {}, err

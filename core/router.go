@@ -44,9 +44,9 @@ func (r *Router) HandleFunc(topic string, fn func(ctx context.Context, d Deliver
 	r.Handle(topic, PublisherFunc(fn))
 }
 
-// HandleOther sends the events of all other topics to p, except those of ServedTopicPrefix, which
-// are left to the process that names them. Without HandleOther, a relay leaves all other topics to
-// other processes.
+// HandleOther sends the events of all other topics to p, except for topics with ServedTopicPrefix,
+// which are left to the process that names them. Without HandleOther, a relay leaves all other
+// topics to other processes.
 func (r *Router) HandleOther(p Publisher) { r.fallback = p }
 
 // Topics implements TopicLister.

@@ -19,7 +19,7 @@ const (
 	SQLite   Dialect = "sqlite"
 )
 
-// Outcome says how a transaction, or the part of it since a savepoint, ended.
+// Outcome is the end of a transaction, or of its part since a savepoint.
 type Outcome uint8
 
 // Outcomes of a transaction. Unknown means any doubt: a commit whose answer was lost, or a

@@ -58,7 +58,8 @@ func (s *state) admit(rows []core.Claimed, deadline time.Time) {
 		}
 		it := s.inflight.find(c.ID)
 		if it != nil && it.state == itemReserved {
-			// Its transaction has committed, although nobody has said so: the row is cold now.
+			// The claim shows that its transaction has committed, although no outcome was reported:
+			// the row is cold now.
 			s.fellBack(it, core.FallbackUnknown)
 			s.forget(it)
 			it = nil

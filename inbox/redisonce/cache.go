@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// CacheConfig says how a Cache uses Redis. The zero value has the documented defaults.
+// CacheConfig configures a Cache. The zero value has the documented defaults.
 type CacheConfig struct {
 	// Prefix of every name in Redis, as in Config. Default: "seen:".
 	Prefix string
@@ -123,7 +123,7 @@ func (c *Cache) Forget(ctx context.Context, keys ...string) error {
 type CacheStats struct {
 	Hits   uint64 // keys that were seen
 	Misses uint64 // keys that were not seen, or could not be asked for
-	Errors uint64 // calls that failed, without those refused in the pause
+	Errors uint64 // calls that failed, without calls refused in the pause
 }
 
 // Stats returns the counters.

@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Config says how a Store uses Redis. The zero value has the documented defaults.
+// Config configures a Store. The zero value has the documented defaults.
 type Config struct {
 	// Prefix of every name in Redis, for several applications in one Redis. At most 128 bytes
 	// without braces, blanks and control characters. Default: "once:".

@@ -21,7 +21,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
-// Config says where the tables are.
+// Config names the tables and their database.
 type Config struct {
 	// Dialect of the database. Empty: New asks the database, and a Store of On its first
 	// transaction.
@@ -197,8 +197,8 @@ const (
 	statusDead       = 4
 )
 
-// processingStale is the age at which a row that says PROCESSING no longer counts. One that comes so
-// long after now was written by a clock that jumped.
+// processingStale is the age from which a row with status PROCESSING is ignored. A row that far in
+// the future was written by a clock that jumped.
 const processingStale = 15 * time.Minute
 
 // Begin writes the event as processed in tx, and returns inbox.StateFresh and the number of the
@@ -341,7 +341,7 @@ func seenArgs(h *handler, e inbox.Event) []any {
 	return []any{h.id, e.Tenant, e.EventID, source(e)}
 }
 
-// source says where the message of an event was read.
+// source is where the message of an event was read.
 func source(e inbox.Event) any {
 	topic, ok := sqlstore.Column(e.Topic, maxTopic).(string)
 	switch {

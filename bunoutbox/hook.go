@@ -99,7 +99,7 @@ func beforeModel(ctx context.Context, q query) error {
 		return err
 	}, func(tx *sqltx.VisitedTx) error { return tx.Err() })
 	if errors.Is(err, core.ErrNoTransaction) && !errors.Is(err, sql.ErrTxDone) {
-		err = nil // the statement gets one of its own
+		err = nil // the statement gets its own transaction
 	}
 	if len(f.found) == 0 {
 		if err != nil && !errors.Is(err, core.ErrUntracked) {

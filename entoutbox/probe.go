@@ -21,8 +21,8 @@ type Conn interface {
 }
 
 // Publish records events in the transaction of conn, in one statement where the database allows it.
-// They are sent after the commit. A nil conn stands for the transaction that ctx carries: that of
-// WithTx, of RunInTx of a Transactor, or of the mutation in an On function. Errors are those of
+// They are sent after the commit. A nil conn stands for ctx's transaction, from WithTx, from
+// RunInTx of a Transactor, or from the mutation in an On function. For errors see
 // core.Outbox.Publish and TxOf. Outside a transaction the error is core.ErrNoTransaction, and
 // nothing was written. After an error roll the transaction back. To know the id of an event, set
 // Event.ID to core.NewEventID().

@@ -15,11 +15,11 @@ import (
 )
 
 // Publish records events in the transaction of tx, in one statement where the database allows it.
-// They are sent after the commit. A nil tx stands for the one that ctx carries (see FromContext).
-// tx must have exactly one plugin, under any name. With several plugins, call the method of one of
-// them. Errors are those of core.Outbox.Publish. Outside a transaction the error is
-// core.ErrNoTransaction, and nothing was written. After an error roll the transaction back. In a dry
-// run nothing is written, and the result is nil.
+// They are sent after the commit. A nil tx stands for ctx's transaction (see FromContext). tx must
+// have exactly one plugin, under any name. With several plugins, call Publish of one of them. For
+// errors see core.Outbox.Publish. Outside a transaction the error is core.ErrNoTransaction, and
+// nothing was written. After an error roll the transaction back. In a dry run nothing is written,
+// and the result is nil.
 func Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
 	if tx == nil {
 		var err error
@@ -60,7 +60,7 @@ func (o *Outbox) Publish(ctx context.Context, tx *gorm.DB, events ...core.Event)
 
 // AfterCommit runs fn after the commit of tx. It never runs fn if the transaction, or the savepoint
 // around this call, is rolled back, or if the outcome is unknown; see sqltx.AfterCommit for the
-// limits of fn. tx may be that of a model's own hook. Outside a transaction the error is
+// limits of fn. tx may be the *gorm.DB of a model's own hook. Outside a transaction the error is
 // core.ErrNoTransaction, and in an untracked one core.ErrUntracked; fn then never runs. AfterCommit
 // works without the plugin too if the pool was opened with sqltx.Connector. In a dry run fn never
 // runs, and the result is nil.

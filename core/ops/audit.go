@@ -18,8 +18,8 @@ const (
 	AuditDiscardEffect  = "discard-effect"
 )
 
-// record writes audit rows about what is beside the outbox. Without tables of an outbox the changed
-// rows alone say who and why.
+// record writes audit rows about changes beside the outbox. Without tables of an outbox, actor and
+// reason are only in the changed rows.
 func (a *API) record(ctx context.Context, records []core.AuditRecord) error {
 	for i := range records {
 		if problem := who.Problem(records[i].Actor, records[i].Reason); problem != "" {

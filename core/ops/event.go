@@ -25,8 +25,8 @@ type Event struct {
 	AggregateID      string     `json:"aggregate_id,omitempty"`
 	AggregateVersion int64      `json:"aggregate_version,omitempty"`
 
-	// KeyID is the key that orders the event. It is zero for an unordered event, and for one that
-	// is dead and has left its key: see core.SkipDead.
+	// KeyID is the key that orders the event. It is zero for an unordered event, and for a dead
+	// event that has left its key: see core.SkipDead.
 	KeyID core.KeyID `json:"-"`
 
 	Status     Status `json:"status"`
@@ -47,7 +47,7 @@ type Event struct {
 	// ErrorGroup is the name of its group that the relay stored with the last failure.
 	ErrorGroup string `json:"error_group,omitempty"`
 
-	// Receipt is the place at the broker, such as topic/partition@offset, if the publisher tells
+	// Receipt is the place at the broker, such as topic/partition@offset, if the publisher returns
 	// it.
 	Receipt string `json:"receipt,omitempty"`
 	// CausationID is core.HeaderCausationID of the event. Empty: it was published outside of a
@@ -70,9 +70,10 @@ func (e *Event) ByLog() bool { return e.Status == StatusDone && e.ClaimedBy == c
 // redriven is the Sight of an event that was redriven, and was not refused since.
 const redriven core.Sight = 1
 
-// Sight tells whether the event is still what it was when it was read. For a dead event it is a hash
-// of its last life: a redrive begins a new one, at another time of the database's clock. It is 0 for
-// an event that waits, however often it was refused, but 1 if it waits because it was redriven.
+// Sight returns a value by which a later call can notice that the event has changed since it was
+// read. For a dead event it is a hash of its last life: a redrive begins a new one, at another time
+// of the database's clock. It is 0 for an event that waits, however often it was refused, but 1 if
+// it waits because it was redriven.
 func (e *Event) Sight() core.Sight {
 	if e.Status == StatusRetry && e.Attempts == 0 && e.LostClaims == 0 { // a refusal counts one
 		return redriven
@@ -102,7 +103,8 @@ type Content struct {
 	ContentType string            `json:"content_type,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
 	Payload     []byte            `json:"payload"`
-	// Damage says which part cannot be read. Such an event becomes DEAD. Empty: none.
+	// Damage names the part that cannot be read. Such an event becomes DEAD. Empty: the event is
+	// intact.
 	Damage string `json:"damage,omitempty"`
 }
 

@@ -10,8 +10,8 @@ import (
 // Outcome is what a handler of a consumer did with an event.
 type Outcome struct {
 	inbox.Outcome
-	// Said is a sentence for people about it. Fix names what changes it, as that of an Explanation.
-	// Empty: there is nothing to do. Both are Printable.
+	// Said is a sentence for people about it. Fix is the remedy, as in an Explanation. Empty: there
+	// is nothing to do. Both are Printable.
 	Said string `json:"text"`
 	Fix  string `json:"fix,omitempty"`
 }
@@ -40,7 +40,6 @@ func (a *API) Outcomes(ctx context.Context, e Event) (all []Outcome, err error) 
 	return all, nil
 }
 
-// say fills in the sentences.
 func (o *Outcome) say(eventID string) {
 	who := "Consumer " + o.Consumer
 	if o.Handler != o.Consumer {

@@ -35,8 +35,7 @@ type Window struct {
 	Reason string        `json:"reason"`
 }
 
-// String says in words how long the consumer remembers, as "consumer search remembers events of
-// orders for 168h0m0s".
+// String describes the window, as "consumer search remembers events of orders for 168h0m0s".
 func (w Window) String() string {
 	if w.Keep == Forever {
 		return fmt.Sprintf("consumer %s remembers events of %s for ever", w.Consumer, w.Topic)
@@ -44,8 +43,8 @@ func (w Window) String() string {
 	return fmt.Sprintf("consumer %s remembers events of %s for %s", w.Consumer, w.Topic, w.Keep)
 }
 
-// WindowRequest says which Window a person or a program changes. All fields but DryRun are
-// required, except that WithdrawWindow has no use for Keep.
+// WindowRequest selects a Window to change. All fields but DryRun are required, except that
+// WithdrawWindow has no use for Keep.
 type WindowRequest struct {
 	Topic    string        // at most 249 bytes
 	Consumer string        // at most 128 bytes
@@ -105,7 +104,8 @@ func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 }
 
 // WithdrawWindow forgets the window of a consumer that reads the topic no longer, with an audit row
-// in the same transaction. It reports whether there was one. The errors are those of DeclareWindow.
+// in the same transaction. It reports whether there was one. The errors are the same as for
+// DeclareWindow.
 func (a *API) WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn bool, err error) {
 	if req.Keep != 0 {
 		return false, invalid("a window is withdrawn whatever its {Keep} is: set none")

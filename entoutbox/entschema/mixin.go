@@ -117,8 +117,8 @@ func (Event) Fields() []ent.Field {
 	}
 }
 
-// Indexes implements ent.Mixin. The indexes are those of PostgreSQL and SQLite: the indexes that
-// claims use contain only open rows.
+// Indexes implements ent.Mixin. The indexes are for PostgreSQL and SQLite: the indexes for claims
+// contain only open rows.
 func (e Event) Indexes() []ent.Index {
 	partial := func(name, where string, fields ...string) ent.Index {
 		return index.Fields(fields...).StorageKey(prefixed(e.Prefix, name)).Annotations(entsql.IndexWhere(where))

@@ -96,7 +96,7 @@ func (u unique) quoted() *unique {
 	return &q
 }
 
-// isMariaDB tells MariaDB, which has RETURNING, from MySQL.
+// isMariaDB reports whether the server is MariaDB, which has RETURNING, and not MySQL.
 func (v *Server) isMariaDB(ctx context.Context, s Session) (bool, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Check compares the tables in the database with those of this version and names everything that is
+// Check compares the tables in the database with this version's and names everything that is
 // missing or different: tables, columns and their types, indexes, and on MySQL the engine and the
 // collations. It ignores additional tables, columns and indexes. It also refuses a read-only
-// database. The error about the tables wraps core.ErrNoTables or core.ErrTablesDiffer. Run calls it;
-// call it yourself in a process that only inserts. It implements core.Repository.
+// database. The error about the tables wraps core.ErrNoTables or core.ErrTablesDiffer. Run calls
+// it; call it yourself in a process that only inserts. It implements core.Repository.
 func (r *Repository) Check(ctx context.Context) error {
 	readOnly, err := sqlkit.ReadOnly(ctx, r.each(), r.dialect)
 	if err != nil {
@@ -58,7 +58,7 @@ var diagnosticColumns = map[string]bool{
 	"state": true, "body": true, "note": true,
 }
 
-// layout compares the table with the configuration. It returns what is different.
+// layout compares the table with the configuration. It returns the differences.
 func (r *Repository) layout(ctx context.Context) (drift []error, err error) {
 	text := layouts.Of(r.dialect)
 	if text == "" {

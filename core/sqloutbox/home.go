@@ -163,7 +163,7 @@ func privateMemory(pool any) bool {
 	return ok && !strings.Contains(dsn, "cache=shared") && !strings.Contains(dsn, "memdb")
 }
 
-// dsnIn returns the DSN of a connector, or of the one that it wraps.
+// dsnIn returns the DSN of a connector, or of a connector that it wraps.
 func dsnIn(connector reflect.Value, depth int) (dsn string, ok bool) {
 	for connector.Kind() == reflect.Interface || connector.Kind() == reflect.Pointer {
 		connector = connector.Elem()
@@ -186,9 +186,9 @@ func dsnIn(connector reflect.Value, depth int) (dsn string, ok bool) {
 }
 
 // CheckTx implements core.Repository. A transaction that was begun on the pool of r costs nothing,
-// and neither does one whose pool is not known, which passes. The first one of each other pool
-// costs one short query in the transaction. It names the database, on PostgreSQL with the table of
-// events that the connection finds, on SQLite by its file. core.ErrOtherDatabase lists the limits.
+// and neither does one whose pool is not known, which passes. The first transaction of each other
+// pool costs one short query in it. It names the database, on PostgreSQL with the table of events
+// that the connection finds, on SQLite by its file. core.ErrOtherDatabase lists the limits.
 //
 // CheckTx never waits for the pool of r, because the transaction may hold what that pool needs.
 // Migrate and Check learn the name of r's own database. Otherwise the first CheckTx that needs the

@@ -23,7 +23,7 @@ type pool struct {
 
 // runner is what runs the statements of a pool: sqlPool, or foreignPool for a Pool.
 type runner interface {
-	// each returns a Querier of which each statement is a transaction of its own.
+	// each returns a Querier that runs each statement as a transaction of its own.
 	each() sqlkit.Querier
 	// transaction runs several statements as a transaction of its own, and repeats it as
 	// sqlkit.Retry does.
@@ -164,11 +164,11 @@ type alone struct {
 	unable atomic.Bool // the connections of db are no aloneConn
 }
 
-// errUnable says that a connection is no aloneConn.
+// errUnable: a connection is not an aloneConn.
 var errUnable = errors.New("sqloutbox: the connection has no method With")
 
-// run runs one statement as a transaction of its own, and repeats it as sqlkit.Retry does. able
-// says whether the connections of the pool can do that. If they cannot, nothing was done.
+// run runs one statement as a transaction of its own, and repeats it as sqlkit.Retry does. able is
+// false if the connections of the pool have no method With. Then nothing was done.
 func (a *alone) run(ctx context.Context, settings map[string]string, fn func(q sqlkit.Querier) error,
 ) (able bool, err error) {
 	if a.unable.Load() {

@@ -8,10 +8,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Warnings finds what the database does in silence: on PostgreSQL tables whose rows are hidden from
-// the role of the pool (row level security), or a server that only speaks its protocol, on MariaDB
-// and MySQL a node of a Galera cluster to which the driver of the pool sends prepared statements.
-// It implements core.Repository.
+// Warnings finds silent dangers: on PostgreSQL tables whose rows are hidden from the role of the
+// pool (row level security), or a server that only speaks its protocol; on MariaDB and MySQL a node
+// of a Galera cluster to which the driver of the pool sends prepared statements. It implements
+// core.Repository.
 func (r *Repository) Warnings(ctx context.Context) (all []core.Warning, err error) {
 	find := map[core.Dialect]func(context.Context, sqlkit.Querier) ([]core.Warning, error){
 		core.Postgres: r.dangersOfPostgres,
@@ -60,7 +60,7 @@ func (r *Repository) hiddenRows(ctx context.Context, q sqlkit.Querier) ([]core.W
 	}}, nil
 }
 
-// preparesOnGalera asks the server, because the address of the pool tells neither.
+// preparesOnGalera asks the server, because the address of the pool shows neither.
 func preparesOnGalera(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {
 	var name, value string
 	// MySQL has no such variable.

@@ -13,7 +13,7 @@ import (
 // NewTransactor returns a core.Transactor on a pool, opened with Connector or not. RunInTx gives fn
 // a *Tx, which FromContext finds too. A panic in fn rolls back and goes on.
 //
-// If the context already carries a *Tx of the same pool, of Begin or of any Transactor of this
+// If the context already carries a *Tx of the same pool, from Begin or from any Transactor of this
 // package, RunInTx runs fn in a savepoint of it. If that *Tx is over, the error wraps
 // core.ErrNoTransaction. If the context carries a transaction of the pool that something else
 // began, such as the Transactor of an ORM, the error wraps core.ErrOtherTransactor.
@@ -106,7 +106,7 @@ func ContextWithTx(ctx context.Context, tx core.Tx, owner string) context.Contex
 // CheckOwner is for authors of adapters. RunInTx calls it before it begins a transaction on pool,
 // after it has found none of its own in ctx. CheckOwner returns an error wrapping
 // core.ErrOtherTransactor if ctx carries another open transaction of that pool. owner names the
-// caller. A transaction of another pool, or of one that is not known, is no error.
+// caller. A transaction of another or an unknown pool is no error.
 func CheckOwner(ctx context.Context, pool *sql.DB, owner string) error {
 	tx, ok := core.TxFromContext(ctx)
 	if !ok || pool == nil {

@@ -25,7 +25,7 @@ const topicPrefix = core.ServedTopicPrefix
 // and the Router of a relaying process must know the topic; [Worker.AddTo] adds it.
 func Topic(channel string) string { return topicPrefix + channel }
 
-// QueueConfig says where effects are written.
+// QueueConfig configures a Queue.
 type QueueConfig struct {
 	// Store of the effects: sqlcommand.New. Required.
 	Store Store
@@ -97,12 +97,12 @@ func NewQueue(cfg QueueConfig) (*Queue, error) {
 }
 
 // Enqueue writes an effect in the transaction, with the event that wakes a Worker after the commit.
-// If tx is nil, Enqueue uses the transaction that ctx carries. An effect with the same tenant,
-// channel and key is not written again: added is then false, and the record is the earlier effect.
-// The record of a new effect has only its Effect.
+// If tx is nil, Enqueue uses ctx's transaction. An effect with the same tenant, channel and key is
+// not written again: added is then false, and the record is the earlier effect. The record of a new
+// effect has only its Effect.
 //
 // Errors: core.ErrNoTransaction, once.ErrInvalidRequest, once.ErrFingerprintMismatch if the earlier
-// effect has another payload, those of the outbox such as core.ErrNoRoute, and core.ErrTxAborted.
+// effect has another payload, errors of the outbox such as core.ErrNoRoute, and core.ErrTxAborted.
 // After an error the caller must roll the transaction back.
 func (q *Queue) Enqueue(ctx context.Context, tx core.Tx, e Effect) (rec Record, added bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {
@@ -228,8 +228,7 @@ func (q *Queue) Discard(ctx context.Context, tx core.Tx, id, actor, reason strin
 	return discarded, nil
 }
 
-// noteOf returns what a row keeps of a person's request, or an error that says what the request
-// lacks.
+// noteOf returns a row's note of a person's request, or an error that names what the request lacks.
 func noteOf(id, actor, reason string) (string, error) {
 	if id == "" || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
 		return "", fmt.Errorf("%w: id, actor and reason are required", once.ErrInvalidRequest)

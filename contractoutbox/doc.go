@@ -27,7 +27,7 @@
 //   - README.md: the list of events
 //   - <domain>/<event>.md: a page for each event
 //   - <domain>/<event>.v<version>.schema.json: a JSON Schema (2020-12) for each version
-//   - asyncapi.json: all of it as one AsyncAPI 3.0 document, with which the next release is
+//   - asyncapi.json: the whole catalog as one AsyncAPI 3.0 document, with which the next release is
 //     compared
 //
 // # Schemas

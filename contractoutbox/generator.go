@@ -33,7 +33,7 @@ type Config struct {
 	Allow []string
 }
 
-// Compatibility says which programs a change within a version must not break.
+// Compatibility selects the programs that a change within a version must not break.
 type Compatibility uint8
 
 // Compatibilities.
@@ -156,7 +156,7 @@ func (g *Generator) write(bad func(string, ...any)) {
 		if err != nil {
 			bad("%s: %w", name, err)
 		}
-		for other := range g.files { // file systems may not tell them apart
+		for other := range g.files { // equal names on some file systems
 			if strings.EqualFold(other, name) {
 				bad("two events need the file %s: give one of them another Spec.Domain", name)
 			}

@@ -18,7 +18,7 @@
 // them first. After a savepoint, and after texts that are not known, events are written by Publish
 // until the transaction ends.
 //
-// Listen lets a relay in a process of its own hear of commits at once. It works with any pool.
+// With Listen, a relay in a process of its own learns of commits at once. It works with any pool.
 //
 // # Native pgx
 //

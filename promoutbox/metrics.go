@@ -38,7 +38,7 @@ type Config struct {
 	BacklogTimeout time.Duration
 }
 
-// Metrics counts what its observers are told. Make it with New. It is safe for use by several
+// Metrics counts its observers' callbacks. Make it with New. It is safe for use by several
 // goroutines.
 type Metrics struct {
 	set *metrics.Set
@@ -64,8 +64,8 @@ func New(cfg Config) *Metrics {
 	return m
 }
 
-// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. To have one
-// of your own too, join them with core.TeeObserver.
+// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. Join it with
+// an observer of your own by core.TeeObserver.
 func (m *Metrics) Outbox() *core.Observer { return m.set.Outbox() }
 
 // Inbox returns the observer of inbox.Config.

@@ -19,8 +19,7 @@
 //
 // The slot is confirmed up to the first event that is neither accepted nor open in the table. A
 // crash repeats what came after, in the order of each key. A slot that is lost is made again, and
-// what was not published is found in the table: see RepairPolicy.
+// unpublished events are found in the table: see RepairPolicy.
 //
-// docs/walrelay.md says how to set it up and operate it, and docs/design/walrelay.md why it is
-// right.
+// docs/walrelay.md describes setup and operation, and docs/design/walrelay.md proves it right.
 package walrelay

@@ -91,7 +91,7 @@ func (r *Relay) startReplication(ctx context.Context, conn *pgconn.PgConn, start
 	})
 }
 
-// createSlot makes the slot. An exported snapshot is that of the position at which the slot begins,
+// createSlot makes the slot. An exported snapshot belongs to the position at which the slot begins,
 // and lives until the connection is used again.
 func (r *Relay) createSlot(ctx context.Context, conn *pgconn.PgConn, export string,
 ) (start pglogrepl.LSN, snapshot string, err error) {

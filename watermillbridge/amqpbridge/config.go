@@ -32,7 +32,7 @@ type Config struct {
 	Channels int
 	// ConnectTimeout bounds connecting, handshake included, unless AMQP.Connection.AmqpConfig has a
 	// Dial function, as it has for several servers, where 4 s bound it. It must be shorter than
-	// relay.Config.PublishTimeout, or its errors come too late to be told. Default: 4 s.
+	// relay.Config.PublishTimeout, or its errors come too late to be reported. Default: 4 s.
 	ConnectTimeout time.Duration
 	// DeclareQueues declares and binds the queue of a topic as a subscriber with the same
 	// configuration would. It does so before the topic's first message, so that messages can be

@@ -41,7 +41,7 @@ func ClassOfStatus(status int) core.Class {
 	return core.ClassTransient
 }
 
-// StatusError is the answer of an endpoint that did not accept a request. Its class is that of
+// StatusError is the answer of an endpoint that did not accept a request. Its class is from
 // ClassOfStatus.
 type StatusError struct {
 	Endpoint   string        // scheme and host
@@ -51,7 +51,6 @@ type StatusError struct {
 	Body       string        // the first 200 bytes of the answer, without the endpoint's own headers
 }
 
-// Error names the endpoint, the status, and what the endpoint said.
 func (e *StatusError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "httpbridge: %s answered %d %s", e.Endpoint, e.Status, http.StatusText(e.Status))

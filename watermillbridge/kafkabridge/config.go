@@ -77,7 +77,7 @@ func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
 	c.Producer.Return.Successes = true
 	c.Producer.Return.Errors = true
 
-	// The time limits end in this order: that of the broker, of the connection, of the publish.
+	// The time limits end in this order: the broker's, the connection's, the publish's.
 	c.Producer.Timeout = publishTimeout * 3 / 5
 	c.Net.ReadTimeout, c.Net.WriteTimeout = publishTimeout*4/5, publishTimeout*4/5
 	c.Net.DialTimeout = publishTimeout * 2 / 5

@@ -22,13 +22,13 @@ import (
 type SubscriberConfig struct {
 	// Brokers are the addresses, as host:port, from which the client learns the cluster.
 	Brokers []string
-	// Group is the consumer group, whose offsets say what was handled. Use one group for each
-	// handler of a Router, because each call of Subscribe is a member of its own.
+	// Group is the consumer group, whose offsets record the handled messages. Use one group for
+	// each handler of a Router, because each call of Subscribe is a member of its own.
 	Group string
-	// Instance names this process among those of its group, and is the same after a restart (such
-	// as the name of a pod of a StatefulSet). The group then gives the partitions of a process that
-	// was killed to its successor at once. Without it the successor waits until the session of the
-	// dead process has timed out (10 s). Two members with one name shut each other out, so call
+	// Instance names this process in its group, and is the same after a restart (such as the name
+	// of a pod of a StatefulSet). The group then gives the partitions of a process that was killed
+	// to its successor at once. Without it the successor waits until the session of the dead
+	// process has timed out (10 s). Two members with one name shut each other out, so call
 	// Subscribe of such a subscriber once. Default: none.
 	Instance string
 	// Version is the oldest version of the brokers. Default: 2.8.0, which Kafka 4 understands too.
@@ -77,7 +77,7 @@ func SubscriberSaramaConfig() *sarama.Config {
 // next message when the one before is acknowledged. A rejected message is delivered again, so it
 // holds up its partition.
 //
-// Metadata outbox_source (core.HeaderSource) says where the message was read. An inbox keeps it, so
+// Metadata outbox_source (core.HeaderSource) is where the message was read. An inbox keeps it, so
 // lists of dead events have topic, partition and offset.
 func NewSubscriber(cfg SubscriberConfig) (*kafka.Subscriber, error) {
 	s, err := cfg.sarama()

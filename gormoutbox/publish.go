@@ -105,8 +105,8 @@ var errDryRun = fmt.Errorf("%w: the *gorm.DB is that of a dry run, which writes 
 
 // TxOf returns the transaction of tx, for core.Outbox.Publish and other packages. Without a
 // transaction it returns an error wrapping core.ErrNoTransaction. It works with and without the
-// plugin. A transaction that neither the plugin nor sqltx.Connector has begun is not tracked, and
-// costs what sqltx.TxOf says. A dry run counts as without a transaction.
+// plugin. A transaction that neither the plugin nor sqltx.Connector has begun is not tracked; for
+// its costs see sqltx.TxOf. A dry run counts as without a transaction.
 func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 	if tx == nil || tx.Config == nil || tx.Statement == nil {
 		return nil, fmt.Errorf("%w: the *gorm.DB is nil", core.ErrNoTransaction)
@@ -125,10 +125,10 @@ func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 }
 
 // SQLTx returns the *sql.Tx of tx, for libraries that want one. Without a transaction it returns an
-// error wrapping core.ErrNoTransaction, and one wrapping core.ErrUntracked if the transaction is not
-// one of database/sql. End the transaction through GORM only. If the pool was not opened with
-// sqltx.Connector, nobody sees what is done through the result: the database is asked before COMMIT
-// whether it still has the transaction, and the poller publishes the events.
+// error wrapping core.ErrNoTransaction, and for a transaction outside database/sql an error
+// wrapping core.ErrUntracked. End the transaction through GORM only. If the pool was not opened
+// with sqltx.Connector, statements through the result are not observed: the database is asked
+// before COMMIT whether it still has the transaction, and the poller publishes the events.
 func SQLTx(tx *gorm.DB) (*sql.Tx, error) {
 	ctx := context.Background()
 	if tx != nil {
@@ -171,8 +171,8 @@ func OnContext[T any](
 	adapter.OnContext(ob.mappers(), fn)
 }
 
-// OnAll is OnContext for every model whose statements GORM sends, also for those first seen later. fn
-// gets a pointer to the model's type. except names models that are passed over, such as
+// OnAll is OnContext for every model whose statements GORM sends, including models first seen
+// later. fn gets a pointer to the model's type. except names models that are passed over, such as
 // &AuditLog{}. The tables of the outbox and of the inbox are, too. If the database cannot name the
 // rows of a type, because it has no primary key, the type is left out, and one warning is logged.
 func OnAll(

@@ -92,7 +92,7 @@ func (t *nativeTx) answer(ctx context.Context) bool {
 	return false
 }
 
-// endedError says that a transaction is over, in the words of core.
+// endedError is the error of a transaction that is over.
 func endedError(err error) error {
 	if errors.Is(err, pgx.ErrTxClosed) {
 		return fmt.Errorf("%w: %w", core.ErrNoTransaction, err)

@@ -34,7 +34,7 @@ type Spec[T any] struct {
 	Domain string
 	// Notes is for consumers, in Markdown: when the event happens, what they may expect.
 	Notes string
-	// Deprecated says what consumers use instead. Producers go on until no consumer is left.
+	// Deprecated names the replacement for consumers. Producers go on until no consumer is left.
 	Deprecated string
 
 	// Topic is core.Event.Topic. Default: none, so that core.Config.Routes decides, else

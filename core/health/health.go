@@ -18,7 +18,7 @@ import (
 // Values of Report.Status.
 const (
 	OK       = "ok"
-	Degraded = "degraded" // 200: the process works, and Report.Problems says what does not
+	Degraded = "degraded" // 200: the process works, with Report.Problems
 	Failed   = "failed"   // 503
 )
 

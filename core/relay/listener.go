@@ -175,7 +175,7 @@ func (l *listener) hear(ctx context.Context) error {
 			switch {
 			case !checked: // nothing else can be known
 				l.markHearing()
-			case err != nil: // the database is away, and the poller says so
+			case err != nil: // the database is away, which the poller logs
 				timer.Reset(hearCheck)
 			default:
 				waiting = true

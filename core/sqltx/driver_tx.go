@@ -92,7 +92,7 @@ func (t *trackingTx) rollback() error {
 	switch {
 	case errors.Is(err, driver.ErrSkip):
 		return t.inner.Rollback()
-	case err != nil && ctx.Err() != nil: // the answer could be read as that of the next statement
+	case err != nil && ctx.Err() != nil: // the answer could be read as the next statement's
 		return fmt.Errorf("%w: ROLLBACK was not answered within %s: %w", driver.ErrBadConn, rollbackTimeout, err)
 	}
 	return err

@@ -87,7 +87,7 @@ func (c *Capture) generates(key []any) bool {
 // queryMySQL executes a statement of MariaDB that has a RETURNING.
 func (c *Capture) queryMySQL(ctx context.Context, s Session, text string, args []any) (*Answer, error) {
 	switch {
-	case c.st.Op == core.OpUpdate: // MariaDB has no such statement, and says so
+	case c.st.Op == core.OpUpdate: // MariaDB has no such statement, and returns an error
 		a, err := s.Ask(ctx, text, args)
 		if err == nil {
 			err = fmt.Errorf("%w: update of %s with RETURNING", core.ErrNoAggregateID, c.st.Of)

@@ -160,7 +160,7 @@ golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas
 	return c
 }
 
-// dialectFor returns the dialect of that name, or else that of the database's address.
+// dialectFor returns the dialect of that name, or else by the database's address.
 func (a *app) dialectFor(name string) (core.Dialect, error) {
 	if name != "" {
 		d, ok := dialects[name]

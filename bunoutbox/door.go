@@ -164,7 +164,7 @@ func (d *door) QueryRowContext(ctx context.Context, query string, args ...any) *
 }
 
 var (
-	errOther = errors.New("outbox: the query has sent another statement than the one that its hooks were shown")
+	errOther = errors.New("outbox: the query has sent another statement than its hooks have seen")
 	errTwice = errors.New("outbox: the query has sent its statement twice: do not use one query in two goroutines")
 )
 
@@ -311,7 +311,7 @@ func (d *door) capture(
 		// The end of the statement's context must not hide that its events are missing.
 		return sqltx.Visit(context.WithoutCancel(ctx), d.run, func(v *sqltx.VisitedTx) error {
 			if !v.Same(tx.VisitedTx) {
-				return fmt.Errorf("%w: that of the statement was ended by an On function", core.ErrNoTransaction)
+				return fmt.Errorf("%w: an On function ended the statement's transaction", core.ErrNoTransaction)
 			}
 			return ob.own.Publish(ctx, inPool{v, d.db.DB}, events...)
 		})

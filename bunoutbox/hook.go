@@ -110,7 +110,7 @@ func beforeModel(ctx context.Context, q query) error {
 	return err
 }
 
-var errNoHook = fmt.Errorf("%w: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of "+
+var errNoHook = fmt.Errorf("%w: the *bun.DB does not have the query hook: use ob.DB(), or the result of "+
 	"db.WithQueryHook(ob.Hook())", core.ErrNotInstalled)
 
 // rawOf returns a statement that runs where q runs. Bun asks a ConnResolver where that is. Every raw

@@ -89,7 +89,7 @@ func firstDifference(file, want []byte) string {
 			return fmt.Sprintf("%.80q", strings.TrimSpace(lines[i]))
 		}
 		if i >= len(a) || i >= len(b) || a[i] != b[i] {
-			return fmt.Sprintf("%d is %s, the catalog says %s", i+1, line(a), line(b))
+			return fmt.Sprintf("%d is %s, but %s in the catalog", i+1, line(a), line(b))
 		}
 	}
 	return "endings differ"

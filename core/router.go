@@ -134,7 +134,7 @@ func checkPublisher(p Publisher) error {
 	switch v := reflect.ValueOf(p); v.Kind() {
 	case reflect.Func, reflect.Pointer, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
 		if v.IsNil() {
-			return fmt.Errorf("it is a nil %T: leave it out, or give one that works", p)
+			return fmt.Errorf("it is a nil %T: leave it out, or give a working publisher", p)
 		}
 	default:
 	}

@@ -92,7 +92,7 @@ type Transactor interface {
 // so that a mistake shows when the program starts.
 func CheckTransactor(t Transactor) error {
 	if v := reflect.ValueOf(t); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("the Transactor is nil: use that of the ORM adapter, or sqltx.NewTransactor")
+		return errors.New("the Transactor is nil: use the ORM adapter's, or sqltx.NewTransactor")
 	}
 	if v, ok := t.(interface{ Validate() error }); ok {
 		return v.Validate()

@@ -142,7 +142,7 @@ func (s *statement) mutationOf(op core.Op, row reflect.Value) (ent.Mutation, err
 		c = s.callOf(row)
 	}
 	if c == nil {
-		return nil, fmt.Errorf("%w: %s of %s stored several entities, and nobody can tell which mutation stored "+
+		return nil, fmt.Errorf("%w: %s of %s stored several entities, and it is not known which mutation stored "+
 			"which: use On, which needs no mutation", core.ErrNoAggregateID, op, s.entity.name)
 	}
 	return c.mutation, nil

@@ -70,7 +70,7 @@ func TxOf(ctx context.Context, conn Conn) (core.Tx, error) {
 	case err != nil:
 		return nil, err
 	case p.tx == nil:
-		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
+		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use its client",
 			core.ErrNoTransaction, conn)
 	}
 	return p.tx.core, nil

@@ -54,7 +54,7 @@ func (d *driver) statement(ctx context.Context, query string) (*statement, error
 	case len(s.parts) == 0:
 		return nil, nil
 	case w.Verb != "INSERT" && w.Verb != "UPDATE" && w.Verb != "DELETE":
-		return nil, fmt.Errorf("%w: a statement on %s begins with %s, so that nobody can tell which rows it changes",
+		return nil, fmt.Errorf("%w: a statement on %s begins with %s, so the rows that it changes are not known",
 			core.ErrNoAggregateID, w.Table, w.Verb)
 	}
 	return s, nil

@@ -128,7 +128,7 @@ func FromContext[T Tx](ctx context.Context) (T, error) {
 	}
 	tx, ok := s.user.(T)
 	if !ok {
-		return none, fmt.Errorf("%w: the one of Ent in the context is a %T, not a %T", core.ErrNoTransaction, s.user,
+		return none, fmt.Errorf("%w: Ent's transaction in the context is a %T, not a %T", core.ErrNoTransaction, s.user,
 			none)
 	}
 	return tx, nil

@@ -89,7 +89,7 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 	for _, p := range db.Plugins {
 		if ob, ok := p.(*Outbox); ok {
 			if found != nil {
-				return nil, errors.New("outbox: the *gorm.DB has several outboxes: call Publish of the one you mean")
+				return nil, errors.New("outbox: the *gorm.DB has several outboxes: call one's method Publish")
 			}
 			found = ob
 		}
@@ -101,7 +101,7 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 	return found, nil
 }
 
-var errDryRun = fmt.Errorf("%w: the *gorm.DB is that of a dry run, which writes nothing", core.ErrNoTransaction)
+var errDryRun = fmt.Errorf("%w: the *gorm.DB is a dry run, which writes nothing", core.ErrNoTransaction)
 
 // TxOf returns the transaction of tx, for core.Outbox.Publish and other packages. Without a
 // transaction it returns an error wrapping core.ErrNoTransaction. It works with and without the
@@ -119,7 +119,7 @@ func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 		return t, nil
 	}
 	if _, ok := conn.(gorm.TxCommitter); !ok || reflect.ValueOf(conn).IsZero() {
-		return nil, fmt.Errorf("%w: use db.Transaction or db.Begin and give what it gives you", core.ErrNoTransaction)
+		return nil, fmt.Errorf("%w: use db.Transaction or db.Begin and pass its *gorm.DB", core.ErrNoTransaction)
 	}
 	return sqltx.TxOf(ctx, conn)
 }

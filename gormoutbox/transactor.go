@@ -131,7 +131,7 @@ func (r *transactor) inside(ctx context.Context, gtx *gorm.DB, fn func(context.C
 		return err
 	}
 	if !tx.Tracked() {
-		return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard",
+		return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end is not observed",
 			core.ErrUntracked, r.db.ConnPool)
 	}
 	if !r.checked.Load() { // plugins put their pools around a statement's when it is built

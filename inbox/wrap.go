@@ -61,7 +61,7 @@ func Wrap[In *coreinbox.Inbox | *coreinbox.AtLeastOnce](in In, opts ...Option) m
 		o.bad("the inbox is nil")
 	}
 	if o.dead == 0 {
-		o.bad("nobody takes dead messages from the broker: add Poison or AckDead, " +
+		o.bad("dead messages stay at the broker: add Poison or AckDead, " +
 			"or ReturnDead if a poison queue of your own is outside")
 	}
 	return wrap(o, "Wrap", in)
@@ -185,7 +185,7 @@ var (
 	// there. The Router would publish them after the commit, and lose them if that fails.
 	// Everything was rolled back.
 	ErrProducedNeedsOutbox error = &codedError{"produced_needs_outbox", "inbox: the handler returned messages and " +
-		"nobody takes them: add the option inbox.Publisher, which writes them to the outbox"}
+		"they have no publisher: add the option inbox.Publisher, which writes them to the outbox"}
 
 	// ErrPoisonInside: a poison queue inside of the inbox took the message and hid the handler's
 	// error. Everything was rolled back. Put the poison queue outside.

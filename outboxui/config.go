@@ -122,7 +122,7 @@ func (c Config) withDefaults() (Config, error) {
 			say("Config.Outboxes[%d].Name %.80q is not 1 to 64 letters, digits, dots, hyphens and underscores, "+
 				"first a letter or a digit", i, o.Name)
 		case slices.Contains(names, o.Name):
-			say("Config.Outboxes[%d].Name %q is that of another outbox", i, o.Name)
+			say("Config.Outboxes[%d].Name %q is used by another outbox", i, o.Name)
 		}
 		names = append(names, o.Name)
 		if o.API == nil {

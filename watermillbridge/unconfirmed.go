@@ -13,7 +13,7 @@ import (
 // reports a message as published too early, so its events are lost without a word. Or it waits
 // without end after a connection was lost, so its topics stop until the process starts again. The
 // error names the setting and the bridge of the broker. See Config.AllowUnconfirmed.
-var ErrUnconfirmed = errors.New("watermillbridge: the publisher does not tell what the broker has stored")
+var ErrUnconfirmed = errors.New("watermillbridge: the publisher does not report which messages the broker has stored")
 
 // checkConfirmed refuses the forms of Watermill's own publishers that do not report which messages
 // the broker has stored. It recognises them by the names of their types and fields, because this

@@ -34,10 +34,10 @@ func (e *EventType[T]) decode(number int, payload []byte) (T, error) {
 	first, last := e.versions[0].number, e.info.Version
 	switch {
 	case number > last:
-		return none, core.UnavailableForKey(fmt.Errorf("%w: %s is version %d, this program knows up to %d: deploy it "+
+		return none, core.UnavailableForKey(fmt.Errorf("%w: %s is version %d, this program reads up to %d: deploy it "+
 			"with the newer declaration", ErrNewerVersion, e.info.Type, number, last))
 	case number < first:
-		return none, core.Permanent(fmt.Errorf("%w: %s is version %d, this program knows from %d: declare it in "+
+		return none, core.Permanent(fmt.Errorf("%w: %s is version %d, this program reads from %d: declare it in "+
 			"Spec.Older, and redrive the event", ErrOlderVersion, e.info.Type, number, first))
 	}
 	invalid := func(err error) error {

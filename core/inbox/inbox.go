@@ -303,7 +303,7 @@ func (in *Inbox) why(ctx context.Context, k Key) error {
 	switch {
 	case err != nil:
 		// %v: a failed read must not decide how the message is answered
-		return errtext.Errorf("%w: %s; what it failed with could not be read: %v", ErrDead, redrive, err)
+		return errtext.Errorf("%w: %s; its error could not be read: %v", ErrDead, redrive, err)
 	case len(list) == 0 || list[0].Text == "":
 		return fmt.Errorf("%w: %s", ErrDead, redrive)
 	}

@@ -104,7 +104,7 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 	return e, nil
 }
 
-var errNoID = fmt.Errorf("%w: no event id: neither header event_id, nor that of CloudEvents, nor a UUID; "+
+var errNoID = fmt.Errorf("%w: no event id: neither header event_id, nor a CloudEvent's id, nor a UUID; "+
 	"set Message.ID or Config.EventID", ErrInvalidMessage)
 
 // EventID returns the identity of an event from the headers of its message. That is event_id.

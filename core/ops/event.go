@@ -203,5 +203,5 @@ func ParseStatus(name string) (Status, error) {
 	if i := slices.Index(statusNames, name); i >= 0 {
 		return Status(i), nil
 	}
-	return 0, fmt.Errorf("ops: %.32q is no status: it is one of %v", name, statusNames)
+	return 0, fmt.Errorf("ops: %.32q is not a status: use one of %v", name, statusNames)
 }

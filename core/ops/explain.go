@@ -353,7 +353,7 @@ func (x *Explanation) stopped(d *core.StoppedDestination) {
 	}
 }
 
-const repairDestination = "Repair the destination or its credentials. The relay tries it again by itself."
+const repairDestination = "Repair the destination or its credentials. The relay tries it again."
 
 func (x *Explanation) behind() {
 	o := x.Other
@@ -399,7 +399,7 @@ func (x *Explanation) ready() {
 		e.Topic)
 	if e.ErrorCode != "" {
 		x.Text = fmt.Sprintf("It is due since %s and the next relay takes it.%s", at(e.AvailableAt), lastFailure(e))
-		x.Fix = "Remove the cause: the relay tries it again by itself. " + orDiscard(e.ID)
+		x.Fix = "Remove the cause: the relay tries it again. " + orDiscard(e.ID)
 	}
 }
 

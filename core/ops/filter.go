@@ -59,7 +59,7 @@ func (f *Filter) check() error {
 		return invalid("the cause is no id: it has at most %d bytes, and no control characters", cause.Limit)
 	}
 	if f.Key != "" && f.Topic == "" {
-		return invalid("a filter with a key needs the topic too, because a key is one of a topic")
+		return invalid("a filter with a key needs the topic too, because a key belongs to a topic")
 	}
 	if !f.CreatedFrom.IsZero() && !f.CreatedBefore.IsZero() && !f.CreatedFrom.Before(f.CreatedBefore) {
 		return invalid("the filter ends before it begins: it selects events from %s on, created before %s",

@@ -72,7 +72,7 @@ type Plan struct {
 func (a *API) PlanRedrive(ctx context.Context, f Filter, limit int) (Plan, error) {
 	for _, s := range f.Statuses {
 		if s != StatusDead {
-			return Plan{}, invalid("only dead events can be redriven, not those that are %s", s)
+			return Plan{}, invalid("only dead events can be redriven, not %s ones", s)
 		}
 	}
 	return a.plan(ctx, ActionRedrive, f, limit)

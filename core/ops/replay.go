@@ -96,7 +96,7 @@ func (a *API) PlanReplay(ctx context.Context, f Filter, o ReplayOptions) (Plan, 
 func (o *ReplayOptions) check(f *Filter) error {
 	for _, s := range f.Statuses {
 		if s != StatusDone {
-			return invalid("only done events can be replayed, not those that are %s", s)
+			return invalid("only done events can be replayed, not %s ones", s)
 		}
 	}
 	if o.DedupWindow < 0 {

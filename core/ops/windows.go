@@ -94,7 +94,7 @@ func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 	case i >= 0 && all[i].Keep == req.Keep:
 		return nil
 	case i < 0 && len(all) >= maxWindows:
-		return invalid("%d windows are declared, and no more are read: withdraw those of consumers that are gone",
+		return invalid("%d windows are declared, and no more are read: withdraw the windows of consumers that are gone",
 			len(all))
 	}
 	if req.DryRun {

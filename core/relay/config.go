@@ -305,7 +305,7 @@ func (r Retention) validate(ob core.Config, bad func(format string, args ...any)
 			"them out")
 	}
 	if r.DeleteOnSuccess && ob.RelayedByLog {
-		bad("{Relay.Retention.DeleteOnSuccess} and {RelayedByLog} are both set: nobody marks the rows, so they are " +
+		bad("{Relay.Retention.DeleteOnSuccess} and {RelayedByLog} are both set: no relay marks the rows, so they are " +
 			"deleted by their age. Set {Relay.Retention.Keep}")
 	}
 }

@@ -73,7 +73,7 @@ func (r *Repository) layout(ctx context.Context) (drift []error, err error) {
 		return nil, err
 	case kind != "p" && r.partitions != nil:
 		drift = append(drift, fmt.Errorf("table %s is not partitioned, but Config.PartitionEvery is %s: set it to 0, "+
-			"or partition the table as docs/migrations.md says", table, r.partitions.every))
+			"or partition the table as in docs/migrations.md", table, r.partitions.every))
 	case kind == "p" && r.partitions == nil:
 		drift = append(drift, fmt.Errorf("table %s is partitioned, but Config.PartitionEvery is 0: set it", table))
 	case kind == "p" && key != "RANGE (id)":

@@ -195,7 +195,7 @@ func dsnIn(connector reflect.Value, depth int) (dsn string, ok bool) {
 // name has it asked for in the background, and transactions of other pools pass until it is known.
 func (r *Repository) CheckTx(ctx context.Context, tx core.Tx) error {
 	if d := tx.Dialect(); d != r.dialect {
-		return fmt.Errorf("%w: the transaction is one of %s and the outbox is in %s", core.ErrOtherDatabase, d,
+		return fmt.Errorf("%w: the transaction is in %s and the outbox is in %s", core.ErrOtherDatabase, d,
 			r.dialect)
 	}
 	pool := begunOn(tx)

@@ -54,7 +54,7 @@ func NewWithPool(p Pool, cfg Config) (*Repository, error) {
 	}
 	cfg.Dialect = cmp.Or(cfg.Dialect, core.Postgres)
 	if cfg.Dialect != core.Postgres {
-		return nil, fmt.Errorf("sqloutbox: Config.Dialect is %q, and a Pool is one of PostgreSQL", string(cfg.Dialect))
+		return nil, fmt.Errorf("sqloutbox: Config.Dialect is %q, and a Pool is for PostgreSQL", string(cfg.Dialect))
 	}
 	return newRepository(foreignPool{Pool: p, planner: p.With(maps.Clone(plannerSettings))}, cfg)
 }

@@ -91,7 +91,7 @@ func runTx(ctx context.Context, t core.Transactor, a around, fn func(context.Con
 		if !a.apart(given) { // a savepoint, which ends with the transaction around it
 			return given, nil
 		}
-		return given, fmt.Errorf("outbox: the Transactor reported success, and nothing was heard of the transaction's "+
+		return given, fmt.Errorf("outbox: the Transactor reported success, and did not report the transaction's "+
 			"end: %w", core.ErrCommitUnknown)
 	}
 	return given, fmt.Errorf("outbox: the Transactor reported success: %w", core.ErrCommitUnknown)

@@ -119,7 +119,7 @@ func CheckOwner(ctx context.Context, pool *sql.DB, owner string) error {
 		return nil // it is over
 	}
 	return fmt.Errorf("%w: the context of RunInTx of %s carries an open transaction of %s on the same *sql.DB, and "+
-		"a second one would commit by itself: use the Transactor that began it, or take the transaction out of the "+
+		"a second one would commit on its own: use the Transactor that began it, or take the transaction out of the "+
 		"context with core.ContextWithTx(ctx, nil)", core.ErrOtherTransactor, owner, ownerOf(ctx, tx))
 }
 

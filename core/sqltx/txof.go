@@ -121,7 +121,7 @@ func askDialect(ctx context.Context, tx Conn) (d core.Dialect, err error) {
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	if !rows.Next() {
-		return "", errors.Join(errors.New("sqltx: the database did not tell its dialect"), rows.Err())
+		return "", errors.Join(errors.New("sqltx: the dialect of the database is not known"), rows.Err())
 	}
 	return d, rows.Scan(&d)
 }

@@ -65,7 +65,7 @@ type VisitedTx struct {
 
 var _ core.Tx = (*VisitedTx)(nil)
 
-var errVisitOver = fmt.Errorf("%w: that of a Visit was used after it", core.ErrNoTransaction)
+var errVisitOver = fmt.Errorf("%w: the transaction of a Visit was used after it", core.ErrNoTransaction)
 
 // visit answers visitQuery. It returns the error of a BEGIN.
 func (c *trackingConn) visit(ctx context.Context, v *visit) error {
@@ -213,7 +213,7 @@ func VisitOrBegin(ctx context.Context, exec func(ctx context.Context, query stri
 func (c *trackingConn) visitInOwn(ctx context.Context, v *visit) error {
 	if c.inTextTx() {
 		v.seen = true
-		v.err = fmt.Errorf("%w: the connection of this statement is in one that was begun by a text: use BeginTx",
+		v.err = fmt.Errorf("%w: the transaction of this statement was begun by a text: use BeginTx",
 			core.ErrUntracked)
 		return nil
 	}

@@ -80,7 +80,7 @@ func (c Config) checkClient(client redis.UniversalClient) error {
 	var read time.Duration
 	switch client := client.(type) {
 	case *redis.Ring:
-		return errors.New("redisonce: a Ring asks another server when one is down, which knows nothing of the keys: " +
+		return errors.New("redisonce: a Ring asks another server when one is down, which does not have the keys: " +
 			"use Sentinel or Cluster")
 	case *redis.Client:
 		read = client.Options().ReadTimeout

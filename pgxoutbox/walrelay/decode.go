@@ -100,7 +100,7 @@ type relation struct {
 var (
 	errColumns = errors.New("walrelay: the publication does not have every column of the table of events: " +
 		"make it without a list of columns")
-	errUnreadable = errors.New("walrelay: the table of events has columns of other types than this version knows")
+	errUnreadable = errors.New("walrelay: the table of events has columns of types that this version cannot read")
 )
 
 // newRelation looks for the columns by their names.

@@ -153,7 +153,7 @@ func (c *Config) unsafeSettings() (problems link.Problems) {
 		refuse(!a.Exchange.Durable, "Exchange.Durable is false: a restart of the broker removes it with its "+
 			"bindings; set true")
 		refuse(a.Exchange.AutoDeleted, "Exchange.AutoDeleted is true: it goes with its last queue; set false")
-		refuse(a.Exchange.Internal, "Exchange.Internal is true: nobody can publish to it; set false")
+		refuse(a.Exchange.Internal, "Exchange.Internal is true: clients cannot publish to it; set false")
 		refuse(a.Exchange.NoWait, "Exchange.NoWait is true: its errors come too late; set false")
 	}
 	if a.Queue.GenerateName != nil {

@@ -116,9 +116,9 @@ func (c Config) unsafe(client *kgo.Client) (problems []error) {
 		"DisableIdempotentWrite is set: a retry inside the client would store a message twice; leave it out, and "+
 			"give the user the right IdempotentWrite where brokers are older than 3.0")
 	id, _ := client.OptValue(kgo.TransactionalID).(string)
-	refuse(id != "", "TransactionalID is set: nobody would commit the transaction; leave it out, consumers "+
+	refuse(id != "", "TransactionalID is set: the transaction would not be committed; leave it out, consumers "+
 		"deduplicate by event id")
-	refuse(is(kgo.ManualFlushing), "ManualFlushing is set: nobody flushes; leave it out")
+	refuse(is(kgo.ManualFlushing), "ManualFlushing is set: messages would not be flushed; leave it out")
 	refuse(is(kgo.DefaultProduceTopicAlways), "DefaultProduceTopicAlways is set: events would go to another topic "+
 		"than theirs; leave it out")
 	refuse(is(kgo.StopProducerOnDataLossDetected), "StopProducerOnDataLossDetected is set: the client would refuse "+

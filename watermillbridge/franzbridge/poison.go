@@ -21,12 +21,12 @@ import (
 var (
 	// ErrGroupInUse: a consumer reads with the group, so that the offsets of the group are its own.
 	// Choose another group.
-	ErrGroupInUse = errors.New("franzbridge: the group is that of a running consumer: choose another one")
+	ErrGroupInUse = errors.New("franzbridge: a consumer is running in this group: choose another group")
 
 	// ErrManyKept: the group cannot remember more messages that were released behind kept ones.
 	// Release the messages at the head of the topic first.
-	ErrManyKept = errors.New("franzbridge: too many messages were kept between released ones: release those at the " +
-		"head of the topic first")
+	ErrManyKept = errors.New("franzbridge: too many messages were kept between released ones: release the messages " +
+		"at the head of the topic first")
 )
 
 // PoisonQueue is a topic with messages that consumers gave up. It reads the messages that were there

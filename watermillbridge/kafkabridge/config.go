@@ -146,11 +146,11 @@ func unsafeSettings(s *sarama.Config, timeout time.Duration, anyPartitioner bool
 		s.Net.MaxOpenRequests)
 	refuse(p.Retry.Max < 1, "Producer.Retry.Max is %d: every change of a leader fails publishes, and idempotence "+
 		"needs it; set 1 or more", p.Retry.Max)
-	refuse(!p.Return.Successes, "Producer.Return.Successes is false: nobody would hear of the outcome; set true")
-	refuse(!p.Return.Errors, "Producer.Return.Errors is false: nobody would hear of the outcome; set true")
+	refuse(!p.Return.Successes, "Producer.Return.Successes is false: the outcome would be lost; set true")
+	refuse(!p.Return.Errors, "Producer.Return.Errors is false: the outcome would be lost; set true")
 	refuse(p.Transaction.ID != "",
-		"Producer.Transaction.ID is set: nobody would commit the transaction; leave it empty, consumers deduplicate "+
-			"by event id")
+		"Producer.Transaction.ID is set: the transaction would not be committed; leave it empty, consumers "+
+			"deduplicate by event id")
 	refuse(!anyPartitioner && !isOurs(p.Partitioner),
 		"Producer.Partitioner is not NewPartitioner: a key would move when Debezium or a Java producer sends it; "+
 			"set kafkabridge.NewPartitioner, or Config.AllowPartitioner if nobody else writes to the topics")

@@ -123,7 +123,7 @@ func (c SubscriberConfig) sarama() (*sarama.Config, error) {
 	for i, b := range c.Brokers {
 		refuse(b == "", "Brokers[%d] is empty", i)
 	}
-	refuse(c.Group == "", "Group is empty: without a group nobody remembers what was handled, and a restart skips "+
+	refuse(c.Group == "", "Group is empty: without a group no offsets are kept, and a restart skips "+
 		"messages or reads all of them again; choose a name and keep it")
 	refuse(c.CommitInterval < 0, "CommitInterval %s is negative", c.CommitInterval)
 	refuse(c.NackPause < 0, "NackPause %s is negative", c.NackPause)
@@ -167,7 +167,7 @@ func unsafeForConsumers(s *sarama.Config) (problems link.Problems) {
 	refuse(c.IsolationLevel != sarama.ReadCommitted,
 		"Consumer.IsolationLevel is ReadUncommitted: messages of aborted transactions are delivered too, and are of "+
 			"events that never happened; set sarama.ReadCommitted")
-	refuse(!c.Return.Errors, "Consumer.Return.Errors is false: nobody would hear of errors; set true")
+	refuse(!c.Return.Errors, "Consumer.Return.Errors is false: errors would be lost; set true")
 	refuse(!s.Version.IsAtLeast(sarama.V0_11_0_0),
 		"Version is %s: it has no headers, and without them a message has no event id; set 0.11 or newer", s.Version)
 	return problems

@@ -177,8 +177,8 @@ func (r *reading) answer(msg *message.Message, send func(context.Context) error)
 // tell logs that the server did not get the answer to a message.
 func (r *reading) tell(msg *message.Message, err error) {
 	if err != nil {
-		r.cfg.Logger.Warn("natsbridge: the server was not told about a message, which is delivered again", "topic",
-			r.topic, "group", r.cfg.Group, "source", msg.Metadata[core.HeaderSource], "error", err)
+		r.cfg.Logger.Warn("natsbridge: the server did not get the answer to a message, which is delivered again",
+			"topic", r.topic, "group", r.cfg.Group, "source", msg.Metadata[core.HeaderSource], "error", err)
 	}
 }
 

@@ -59,8 +59,8 @@ func (c *SubscriberConfig) validate() (*nats.Options, error) {
 		}
 	}
 	refuse(c.URL == "", "URL is empty")
-	refuse(c.Group == "", "Group is empty: without a group nobody remembers what was handled; choose a name and keep "+
-		"it")
+	refuse(c.Group == "", "Group is empty: without a group the server does not remember handled messages; choose a "+
+		"name and keep it")
 	refuse(strings.ContainsAny(c.Group, " \t\r\n.*>/\\"), "Group %.100q has a dot, a blank, a slash or a wildcard",
 		c.Group)
 	refuse(c.MaxAckPending < 0, "MaxAckPending %d is negative", c.MaxAckPending)

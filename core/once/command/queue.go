@@ -70,7 +70,7 @@ func (c QueueConfig) Validate() error {
 	bad.If(c.Store == nil, "Store is missing")
 	ob, own := c.Outbox.(*core.Outbox)
 	bad.If(c.Outbox == nil || own && ob == nil,
-		"Outbox is missing (that of a GORM plugin is there after db.Use)")
+		"Outbox is missing (a GORM plugin has one after db.Use)")
 	bad.If(c.Retention < time.Second || c.Retention > once.MaxTTL,
 		"Retention %s is not between 1s and %s", c.Retention, once.MaxTTL)
 	_, archives := c.Store.(Archiver)

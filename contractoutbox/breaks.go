@@ -18,9 +18,9 @@ type Break struct {
 	// Rule names the kind of change: required, removed, optional, type, enum, range, length,
 	// format, refused, other for fields; event, version, topic, order for the event.
 	Rule string
-	// Backward: consumers of the present cannot read what the release wrote, and may still be in
-	// the topic, in dead letters and in replays. Forward: consumers of the release cannot read what
-	// producers of the present write.
+	// Backward: present consumers cannot read data of the release, which may still be in the topic,
+	// in dead letters and in replays. Forward: consumers of the release cannot read data of present
+	// producers.
 	Backward, Forward bool
 
 	text, breaks, advice string

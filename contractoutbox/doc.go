@@ -36,6 +36,5 @@
 // A pointer, a slice, a map or an interface that is not left out may be null. A time.Time is a
 // string of format date-time, a []byte is base64, an encoding.TextMarshaler is a string. A type
 // with a MarshalJSON of its own needs a schema in Config.Schemas, and so does a type that contains
-// itself. Further properties are always allowed, because consumers must ignore fields that they do
-// not know.
+// itself. Further properties are always allowed, because consumers must ignore unknown fields.
 package contractoutbox

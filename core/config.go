@@ -27,7 +27,7 @@ type Config struct {
 	// each topic. Processes without a Publisher use Routes too. Default: Event.AggregateType, or the
 	// type of an event that has none.
 	Routes map[string][]string
-	// Logger gets what an operator should look at. Default: DefaultLogger, which writes warnings
+	// Logger gets warnings and errors for operators. Default: DefaultLogger, which writes warnings
 	// and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is called with everything that happens, for metrics. Default: none.
@@ -62,11 +62,11 @@ type Config struct {
 	// RelayedByLog leaves publishing to a program that reads committed rows from the log of the
 	// database, such as Debezium. Publish inserts rows that are DONE, with LogReader in the column
 	// claimed_by: no relay claims or marks them, and Relay.Retention deletes them by their age. The
-	// table does not know which of them are published, so Backlog does not count them, and
+	// table does not show which of them are published, so Backlog does not count them, and
 	// BacklogLimit cannot be set. An event with a Delay is refused. Rows of ServedTopicPrefix are
 	// inserted as without RelayedByLog, because a Publisher executes them. A Publisher of other
-	// topics is refused, and so is Relay.Retention.DeleteOnSuccess. Without a Publisher, Run of
-	// a Relay cleans up and publishes nothing. Default: relays of this project publish.
+	// topics is refused, and so is Relay.Retention.DeleteOnSuccess. Without a Publisher, Run of a
+	// Relay cleans up and publishes nothing. Default: relays of this project publish.
 	RelayedByLog bool
 	// DisablePrepare makes every connection execute the INSERT of Publish without a prepared
 	// statement of ours. Set it where something deallocates statements unseen, such as a session

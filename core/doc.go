@@ -98,8 +98,8 @@
 //
 //   - [ContextWithTx] puts the transaction into a context; [CheckTransactor] refuses a Transactor
 //     that can never begin.
-//   - [RecorderOf], [CheckRecorder] and [CheckModel] find what models recorded, and models that
-//     would lose it. [MarkRecorders], a [RecorderMark] and [UndoRecorded] put a Recorder back after a
+//   - [RecorderOf], [CheckRecorder] and [CheckModel] find recorded events, and models that would
+//     lose them. [MarkRecorders], a [RecorderMark] and [UndoRecorded] put a Recorder back after a
 //     rollback.
 //   - [NewPanicError] and [DefaultLogger] make components behave as this package does.
 package core

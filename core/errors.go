@@ -121,8 +121,8 @@ var (
 	// same *sql.DB, begun by something else: by the Transactor of another ORM, or by other means of
 	// the same one. A second transaction would commit although the first one may roll back, and the
 	// two might wait for each other. Nothing was begun. Use one Transactor for both, for example
-	// for the inbox and for what its handlers call. If a transaction of its own is intended, take
-	// the outer one out of the context: ContextWithTx(ctx, nil).
+	// for the inbox and for its handlers. If a transaction of its own is intended, take the outer
+	// one out of the context: ContextWithTx(ctx, nil).
 	ErrOtherTransactor = errors.New("outbox: transaction of another Transactor")
 
 	// ErrInvalidRequest: an administrative request lacks something (ids, actor, reason).
@@ -185,7 +185,7 @@ func (e *LockedError) Error() string {
 // Class classifies a failed publish by its meaning for the event and for its destination.
 type Class uint8
 
-// Failure classes. The zero value is ClassTransient: an error that nobody classified is retried.
+// Failure classes. The zero value is ClassTransient: an unclassified error is retried.
 const (
 	// ClassTransient: the destination refused this event, which may succeed later. The refusal
 	// spends an attempt. The one exception is an unmarked error of a destination that has
@@ -251,9 +251,9 @@ func (c Class) Mark(err error) error {
 func Permanent(err error) error { return ClassPermanent.Mark(err) }
 
 // Transient marks err as a refusal of this one event, regardless of the classifier. The refusal
-// spends an attempt even at a destination that acknowledges nothing else. Return errors whose cause
-// you do not know unmarked: the relay then finds out whether the event or the destination is at
-// fault. Transient(nil) is nil.
+// spends an attempt even at a destination that acknowledges nothing else. Return errors of unknown
+// cause unmarked: the relay then finds out whether the event or the destination is at fault.
+// Transient(nil) is nil.
 func Transient(err error) error { return ClassTransient.Mark(err) }
 
 // Unavailable marks err as an outage of the destination. It spends no attempt, and the

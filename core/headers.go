@@ -39,10 +39,10 @@ const (
 	HeaderErased = "outbox_erased"
 	HeaderRowID  = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
 
-	// HeaderCausationID is the id of what the event's handler handled: of a message, an effect or a
-	// command. HeaderCorrelationID is that message's correlation id, or else its event id: it is the
-	// same along a chain. Publish sets both inside of a handler, unless the event has them. An event
-	// that was published outside of any has neither, and begins a chain with its own id.
+	// HeaderCausationID is the id of the message, effect or command whose handler published the
+	// event. HeaderCorrelationID is that message's correlation id, or else its event id: it is the
+	// same along a chain. Publish sets both inside of a handler, unless the event has them. An
+	// event that was published outside of any has neither, and begins a chain with its own id.
 	HeaderCausationID   = "causation_id"
 	HeaderCorrelationID = "correlation_id"
 

@@ -33,7 +33,7 @@ type Health struct {
 	// Turned is how long ago the loop of Run turned last. Zero if not Relaying.
 	Turned time.Duration
 	// Stopped are the topics whose destination is stopped, sorted. Their events wait. The process
-	// is live and ready all the same: it tries them again by itself.
+	// is live and ready all the same: it keeps trying them.
 	Stopped []string
 	// Stuck is how many publishes have not returned although their context ended.
 	Stuck int
@@ -98,7 +98,7 @@ func (o *Outbox) Health(ctx context.Context) Health {
 type healthCheck struct {
 	turn     chan struct{} // held by the prober that asks
 	asked    time.Time     // zero: not yet
-	failed   error         // what the question found
+	failed   error         // the result of asking
 	compared time.Time     // zero: not yet, or without success
 	differ   error         // the tables differ, but work
 }
@@ -127,7 +127,7 @@ func (c *healthCheck) ask(prober context.Context, repo Repository) (differ, err 
 		}
 	}()
 	if err := answers(ctx, repo); err != nil {
-		c.differ, c.compared = nil, time.Time{} // what comes back may be another server
+		c.differ, c.compared = nil, time.Time{} // the database may come back as another server
 		return nil, err
 	}
 	if c.compared.IsZero() || time.Since(c.compared) >= healthTables {

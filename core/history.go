@@ -32,7 +32,7 @@ type Historian interface {
 	History(ctx context.Context, since time.Duration, topic string) ([]HistoryEntry, error)
 }
 
-// HistoryCounts is what relays did with the events of one topic.
+// HistoryCounts counts results of the events of one topic.
 type HistoryCounts struct {
 	Topic     string // empty: of all topics that a relay does not count apart
 	Published int64  // accepted by the destination

@@ -3,7 +3,7 @@ package core
 // LogBacklog is the progress of the reader of the database's log, see Config.RelayedByLog. The
 // relay of module pgxoutbox/walrelay returns it, and package metrics makes gauges of it.
 type LogBacklog struct {
-	// Slot is what the database calls the reader: the name of its replication slot.
+	// Slot is the database's name for the reader: its replication slot.
 	Slot string
 	// Known: the database has the slot, so that Behind and Kept have a meaning.
 	Known bool

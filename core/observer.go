@@ -53,7 +53,7 @@ type OperatedInfo struct {
 	Duration time.Duration // duration of the transaction
 }
 
-// OperatorAction is what a person does to events.
+// OperatorAction is a person's action on events.
 type OperatorAction string
 
 // Actions of Observer.Operated.

@@ -100,8 +100,8 @@ func (o *Outbox) admin(req AdminRequest) (AdminRequest, error) {
 	return req, nil
 }
 
-// ListAudit lists what people did with Redrive, Discard and ResetKeys, the newest first. To read
-// the next page, set AuditQuery.Before to the last No.
+// ListAudit lists calls of Redrive, Discard and ResetKeys, the newest first. To read the next page,
+// set AuditQuery.Before to the last No.
 func (o *Outbox) ListAudit(ctx context.Context, q AuditQuery) ([]AuditRecord, error) {
 	if q.Limit <= 0 {
 		q.Limit = 100

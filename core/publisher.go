@@ -29,10 +29,10 @@ type ReceiptPublisher interface {
 // LatePublisher and has more to do than its call must not be one.
 type LatePublisher interface {
 	Publisher
-	// PublishLate does what ReceiptPublisher.PublishWithReceipt does. If it leaves the call behind,
+	// PublishLate publishes like ReceiptPublisher.PublishWithReceipt. If it leaves the call behind,
 	// it calls late once the call has ended. Without an error the event is then marked DONE, and is
 	// published no more. An error changes nothing. Any goroutine may call late, and only its first
-	// call counts. After the end of Run it does nothing. late may be nil: nobody wants to know.
+	// call counts. After the end of Run it does nothing. late may be nil: a late result is ignored.
 	PublishLate(ctx context.Context, d Delivery, late func(receipt string, err error)) (receipt string, err error)
 }
 
@@ -56,7 +56,7 @@ type AsyncPublisher interface {
 	// and the event is marked DONE. A publish that is not answered within twice PublishTimeout is
 	// given up as stuck: its event counts as timed out, and is marked DONE if it is accepted after
 	// all. Up to relay.Config.InFlight publishes that were given up are replaced by others. Neither
-	// PublishAsync nor what calls done may modify d.
+	// PublishAsync nor the code that calls done may modify d.
 	PublishAsync(ctx context.Context, d Delivery, done func(receipt string, err error))
 }
 
@@ -69,9 +69,9 @@ type AsyncPublisher interface {
 // A process without a Publisher cannot ask: set its Config.MaxPayload below the limit of the
 // relay's publisher.
 type SizeChecker interface {
-	// CheckSize returns nil, or an error that names the size, the limit and what to change, or why
-	// e can never be sent. e is complete, its Topic included. Many goroutines call CheckSize at
-	// once, inside the caller's transaction. It must be quick, do no I/O, and neither modify nor
+	// CheckSize returns nil, or an error that names the size, the limit and the setting to change,
+	// or why e can never be sent. e is complete, its Topic included. Many goroutines call CheckSize
+	// at once, inside the caller's transaction. It must be quick, do no I/O, and neither modify nor
 	// keep e.
 	CheckSize(e Event) error
 }

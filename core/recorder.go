@@ -12,10 +12,10 @@ import (
 // the transaction that saves the model. The zero value is ready for use.
 //
 // An event gets its id when it is recorded, and stays recorded until its transaction is known to
-// have committed. A rollback puts the Recorder back to what it held when the transaction, or the
-// savepoint, began. Events that were recorded before stay, with their ids. Events that were recorded
-// within it are gone, as the rows are. So a transaction may be run again, whether the methods of the
-// model are called before it or in it:
+// have committed. A rollback restores the Recorder's content from the beginning of the transaction,
+// or of the savepoint. Events that were recorded before stay, with their ids. Events that were
+// recorded within it are gone, as the rows are. So a transaction may be run again, whether the
+// methods of the model are called before it or in it:
 //
 //	err := retry(func() error {
 //		return db.Transaction(func(tx *gorm.DB) error {
@@ -32,9 +32,9 @@ import (
 // next save is refused with ErrDuplicateEvent. If it had not, a next try would save the events of
 // both tries: load the model anew first.
 //
-// A Recorder cannot know whether an adapter takes its events. Where the outbox was not installed on
-// the database handle that saves the model, the row is written without the events and without an
-// error. outboxtest.RequireNothingRecorded finds that in a test.
+// A Recorder does not detect whether an adapter takes its events. Where the outbox was not
+// installed on the database handle that saves the model, the row is written without the events and
+// without an error. outboxtest.RequireNothingRecorded finds that in a test.
 //
 // Events belong to the value on which they were recorded, so keep models with recorded events
 // behind a pointer. A copy of such a value may be another thing, or the same thing in another

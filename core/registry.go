@@ -14,7 +14,7 @@ import (
 // 10 s with 20 % jitter.
 const RelayAlive = 25 * time.Second
 
-// Heartbeat is what a relay records about itself. Durations count until now.
+// Heartbeat is a relay's record of itself. Durations count until now.
 type Heartbeat struct {
 	Node      string // unique for each Outbox, see Outbox.Node
 	Host      string

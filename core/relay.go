@@ -7,7 +7,7 @@ import (
 
 // RelayConfig makes the relay of an Outbox. Config of package core/relay implements it.
 type RelayConfig interface {
-	// Problems returns what is wrong with the settings for an Outbox with the Config c. Each error
+	// Problems returns the problems of the settings for an Outbox with the Config c. Each error
 	// names its field by the path, such as Relay.HotLease.
 	Problems(c Config) []error
 	// NewRelay returns a relay for an Outbox with the Config c, which has its defaults. claimNo

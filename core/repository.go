@@ -97,8 +97,8 @@ type Writer interface {
 	Insert(ctx context.Context, tx Tx, req InsertRequest) ([]Inserted, error)
 }
 
-// Claimer is the part of a Repository from which a relay takes events, and in which it records what
-// became of them.
+// Claimer is the part of a Repository from which a relay takes events, and in which it records
+// their results.
 type Claimer interface {
 	// ClaimUnordered leases due, free rows without a key, oldest due first within a topic. It
 	// returns at most req.Limit rows and req.MaxBytes, but at least one row.
@@ -112,7 +112,7 @@ type Claimer interface {
 	// go on after. A zero next means that the scan reached the end.
 	ClaimHeads(ctx context.Context, req ClaimRequest, after KeyID) (rows []Claimed, next KeyID, err error)
 
-	// ClaimKey does for one key what ClaimHeads does for all.
+	// ClaimKey is ClaimHeads for a single key.
 	ClaimKey(ctx context.Context, req ClaimRequest, lane KeyID) ([]Claimed, error)
 
 	// MarkDone records that the destination accepted the rows. It makes them DONE and clears their
@@ -147,8 +147,8 @@ type Claimer interface {
 	NextDue(ctx context.Context, req ClaimRequest) (d time.Duration, ok bool, err error)
 }
 
-// Operations is the part of a Repository with which operators see and change the events and what
-// the relays do. Relays read the pauses and the rates before they publish and then every 2 s, and
+// Operations is the part of a Repository with which operators see and change the events and control
+// the relays. Relays read the pauses and the rates before they publish and then every 2 s, and
 // again after a failure of the database. No method gets a request with DryRun.
 type Operations interface {
 	// Backlog counts open and dead rows. It looks at no more than limit rows of each kind, see
@@ -215,7 +215,7 @@ type Registry interface {
 	// Beat records that a relay is alive now, by the database's clock.
 	Beat(ctx context.Context, b Heartbeat) error
 
-	// RemoveRelay removes what Beat recorded.
+	// RemoveRelay removes the record of Beat.
 	RemoveRelay(ctx context.Context, node string) error
 
 	// Relays returns up to 1000 relays, dead ones too, the last seen first.
@@ -376,7 +376,7 @@ type Backlog struct {
 	// More: rows were left out, so the counts and the age are lower bounds.
 	More bool
 	// ByLog: a reader of the log publishes the events of this process, see Config.RelayedByLog. The
-	// table does not know which of them are published, and the other fields do not count them.
+	// table does not show which of them are published, and the other fields do not count them.
 	// Outbox.Backlog sets it.
 	ByLog bool
 }

@@ -45,10 +45,10 @@
 //
 // Some statements are refused with core.ErrNoAggregateID, because their rows cannot be determined:
 // on MySQL and MariaDB conditions that are different each time they are read (RAND()), and some
-// upserts in bulk on tables with several unique keys. Functions of OnMutation need to know whose
-// mutation a row is: in a bulk whose rows the database stored only in part, with other values, they
-// are refused; On is not. The same holds for a mutation whose context a hook of the application did
-// not pass on.
+// upserts in bulk on tables with several unique keys. Functions of OnMutation need the mutation of
+// a row: in a bulk whose rows the database stored only in part, with other values, they are
+// refused; On is not. The same holds for a mutation whose context a hook of the application did not
+// pass on.
 //
 // # Generated code
 //

@@ -16,8 +16,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// errNotWrapped: a client does not use Driver, so the outbox cannot know whether the client is in a
-// transaction.
+// errNotWrapped: a client does not use Driver, so the outbox cannot detect whether the client is in
+// a transaction.
 var errNotWrapped = fmt.Errorf("%w: the Ent client does not use the driver of the outbox: make it with "+
 	"ent.NewClient(ent.Driver(ob.Driver()))", core.ErrNotInstalled)
 

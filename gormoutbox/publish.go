@@ -34,7 +34,7 @@ func Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
 	return ob.Publish(ctx, tx, events...)
 }
 
-// Publish does what the function Publish does, for this plugin.
+// Publish is the function Publish, for this plugin.
 func (o *Outbox) Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
 	if o == nil || o.own == nil {
 		return core.ErrNotInstalled
@@ -89,7 +89,7 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 	for _, p := range db.Plugins {
 		if ob, ok := p.(*Outbox); ok {
 			if found != nil {
-				return nil, errors.New("outbox: the *gorm.DB has several outboxes: call one's method Publish")
+				return nil, errors.New("outbox: the *gorm.DB has several outboxes: call (*Outbox).Publish")
 			}
 			found = ob
 		}

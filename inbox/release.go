@@ -50,8 +50,8 @@ type ReleaseRequest struct {
 }
 
 // Release is the Release of in, for a poison queue of any broker that Watermill has a subscriber
-// for. For RabbitMQ, Kafka, NATS JetStream and Redis streams the bridges have queues that know their
-// end, and whose messages keep their places: call in.Release with them, or the command `outbox inbox
+// for. For RabbitMQ, Kafka, NATS JetStream and Redis streams the bridges have queues with a known
+// end, whose messages keep their places: call in.Release with them, or the command `outbox inbox
 // release`.
 //
 // A subscriber has one message at a time. So Release takes the queue for empty when nothing comes

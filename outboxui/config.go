@@ -30,9 +30,9 @@ type Config struct {
 	// bytes.
 	Authorize func(r *http.Request) (actor string, rights Rights, err error)
 
-	// Redact, if not nil, returns what a person may see of the content of an event: payload and
-	// headers. It is called for each Reveal, after the audit row is written, and may change its
-	// argument. The page mentions that it left something out.
+	// Redact, if not nil, returns the visible part of the content of an event: payload and headers.
+	// It is called for each Reveal, after the audit row is written, and may change its argument.
+	// The page mentions that it left something out.
 	Redact func(e ops.Event, c ops.Content) ops.Content
 
 	// TraceURL is the address of a trace, with {trace_id} in place of its id. Empty: trace ids are
@@ -68,7 +68,7 @@ type Finding struct {
 	Level string // "ok", "warning" or "failure"
 	Found string // the problem
 	Cause string // why that matters; empty for "ok"
-	Fix   string // what to do; empty for "ok"
+	Fix   string // the remedy; empty for "ok"
 }
 
 // Environment distinguishes pages. The zero value shows nothing.

@@ -7,10 +7,10 @@
 //
 //	pool := sql.OpenDB(pgxoutbox.Connector(pgxoutbox.Config{Conn: *connConfig}))
 //
-// It does what sqltx.Connector does around pgx's own connector, so every transaction of the pool is
-// tracked, and sqltx.TxOf finds it. It also saves two round trips. BEGIN goes to the server
-// together with the first statement of the transaction. The rows of Publish go together with
-// COMMIT. A claim of the relay is one round trip, BEGIN and COMMIT included.
+// It wraps pgx's own connector like sqltx.Connector, so every transaction of the pool is tracked,
+// and sqltx.TxOf finds it. It also saves two round trips. BEGIN goes to the server together with
+// the first statement of the transaction. The rows of Publish go together with COMMIT. A claim of
+// the relay is one round trip, BEGIN and COMMIT included.
 //
 // A row that waits for COMMIT is a promise that this connection sees the COMMIT. So rows wait only
 // while statements pass that are known to be harmless: SELECT, INSERT, UPDATE, DELETE, WITH, MERGE

@@ -54,8 +54,8 @@ func newSession(pg *pgx.Conn, cfg *Config, unprepared *atomic.Bool) *session {
 	if !cfg.EagerBegin {
 		s.front = frontendOf(pg.PgConn())
 	}
-	// In the usual mode, pgx prepares every statement. Without a frontend, nobody sees what a
-	// function of Config.Options sends.
+	// In the usual mode, pgx prepares every statement. Without a frontend, statements of a function
+	// in Config.Options are not seen.
 	if own.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement && s.front != nil {
 		s.statements.off = unprepared
 	}
@@ -119,7 +119,7 @@ func (s *session) begin(ctx context.Context, o pgx.TxOptions) error {
 	return nil
 }
 
-// beginText returns what pgx sends for o.
+// beginText returns pgx's text for o.
 func beginText(o pgx.TxOptions) string {
 	if o.BeginQuery != "" {
 		return o.BeginQuery
@@ -194,7 +194,7 @@ func (s *session) beforePrepare(ctx context.Context) error {
 	return s.abort(ctx)
 }
 
-// errAborted is what the server answers in an aborted transaction.
+// errAborted is the server's answer in an aborted transaction.
 var errAborted = &pgconn.PgError{
 	Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "25P02",
 	Message: "current transaction is aborted, commands ignored until end of transaction block",

@@ -90,8 +90,8 @@ func (m *Metrics) Watch(outbox metrics.Backlogger) { m.set.Watch(outbox) }
 
 // WatchTypes adds outbox_type_backlog_messages, the backlog of an outbox by event type: of each of
 // Config.Types, and of all others together as "_other". The database is asked at most every fourth
-// time that it is asked for the gauges of Watch, and reads up to 300,000 rows then: leave it out if
-// nobody looks at it. The rest is as for Watch.
+// time that it is asked for the gauges of Watch, and reads up to 300,000 rows then: call it only if
+// the result is used. The rest is as for Watch.
 func (m *Metrics) WatchTypes(backlog func(context.Context) ([]core.TypeBacklog, error)) {
 	m.set.WatchTypes(backlog)
 }

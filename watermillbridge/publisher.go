@@ -62,14 +62,13 @@ type Config struct {
 	Receipt func(msg *message.Message) string
 	// MaxPayload is the largest Event.Payload, in bytes, whose message the broker takes. A larger
 	// event is refused when it is recorded (see core.SizeChecker), and does not become a dead event
-	// later. Set it together with a Marshal of your own, because only you know how Marshal changes
-	// the size. 0: the bridge has no limit; kafkabridge and amqpbridge then use the limit of their
-	// messages.
+	// later. Set it together with a Marshal of your own, because Marshal changes the size. 0: the
+	// bridge has no limit; kafkabridge and amqpbridge then use the limit of their messages.
 	MaxPayload int
 	// CheckSize returns an error for an event that the broker would never take because of its size.
 	// The event is then refused when it is recorded, as with MaxPayload. kafkabridge and amqpbridge
-	// set it if Marshal is not set, because they know the message then. Default: every size up to
-	// MaxPayload is taken.
+	// set it if Marshal is not set, because only then do they control the message. Default: every
+	// size up to MaxPayload is taken.
 	CheckSize func(e core.Event) error
 	// AllowUnconfirmed accepts a publisher of watermill-amqp, watermill-nats or watermill-kafka
 	// that does not report which messages the broker has stored (see ErrUnconfirmed), for events
@@ -99,7 +98,7 @@ type Publisher struct {
 	idle   chan struct{}     // closed when the Publisher is closed and calls is 0
 }
 
-// topic has what calls of one topic share. It is guarded by Publisher.mu.
+// topic is shared by the calls of one topic. It is guarded by Publisher.mu.
 type topic struct {
 	name  string
 	calls int       // calls that have not returned
@@ -110,7 +109,7 @@ type topic struct {
 // broker is the publisher of a bridge to a broker. A message that a broker does not want is
 // refused. So if there is no answer, the message is not at fault.
 type broker interface {
-	// WaitsFor returns what a publish waits for that has no answer. It does not wait itself.
+	// WaitsFor returns the reason why a publish has no answer yet. It does not wait itself.
 	WaitsFor() error
 }
 

@@ -28,7 +28,7 @@ type Outbox struct {
 	dialect   core.Dialect                // written before core
 	core      atomic.Pointer[core.Outbox] // nil until Open
 	warned    sync.Map                    // the types that LeftOut has logged
-	install   string                      // what the program has to do before Open
+	install   string                      // the remedy before Open
 }
 
 // New returns an Outbox without a database: until Open its errors are core.ErrNotInstalled. install
@@ -120,8 +120,8 @@ func (o *Outbox) Publish(ctx context.Context, tx core.Tx, events ...core.Event) 
 	return err
 }
 
-// LeftOut returns what to call when a statement causes no events because only OnAll asks for its
-// type, and the database cannot name its rows. It logs one warning for each type.
+// LeftOut returns the function to call when a statement causes no events because only OnAll asks
+// for its type, and the database cannot name its rows. It logs one warning for each type.
 func (o *Outbox) LeftOut(ctx context.Context, typ any, of string) func() {
 	return func() {
 		if _, logged := o.warned.LoadOrStore(typ, true); !logged {
@@ -181,7 +181,8 @@ func (p Operations) relaying() (*core.Outbox, error) {
 	return p.of.Core()
 }
 
-// opened returns the outbox for what concerns stored events alone, whatever the On functions.
+// opened returns the outbox for calls about stored events, even if an On function was registered
+// wrongly.
 func (p Operations) opened() (*core.Outbox, error) {
 	if ob := p.Outbox(); ob != nil {
 		return ob, nil

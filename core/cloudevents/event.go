@@ -37,7 +37,7 @@ type Event struct {
 	ID string
 	// Source is a URI reference that names where the event happened. An absolute URI is best.
 	Source string
-	// Type names what happened, such as "com.example.order.placed".
+	// Type names the kind of event, such as "com.example.order.placed".
 	Type string
 	// Subject is the subject of the event, within Source. Empty: none.
 	Subject string

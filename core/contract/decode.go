@@ -16,7 +16,7 @@ import (
 // Validate() error, Decode calls it.
 //
 // The data is JSON. The error wraps ErrUnknownType, ErrNewerVersion, ErrOlderVersion or
-// ErrInvalidData, or what a function of Spec.Older returned, and is marked with a class.
+// ErrInvalidData, or comes from a function of Spec.Older, and is marked with a class.
 func (e *EventType[T]) Decode(m Message) (T, error) {
 	var none T
 	got, err := m.read()

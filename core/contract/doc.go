@@ -30,7 +30,7 @@
 //     or an encoding.TextMarshaler, at the top of the data, and never empty.
 //   - contract:"key": the field is the Key of the event, where that is not the aggregate.
 //   - contract:"pii": the field has personal data. Documents and schemas mark it.
-//   - doc:"...": what the field means.
+//   - doc:"...": the meaning of the field.
 //   - enum:"a,b", minimum, maximum, minLength, maxLength, pattern, format: the keywords of JSON
 //     Schema.
 //

@@ -2,8 +2,8 @@ package contract
 
 import "errors"
 
-// Errors of Decode and of Handlers.Handle. Each is marked with the class that a relay or an inbox
-// needs to know. Another mark around it wins: core.Permanent(err).
+// Errors of Decode and of Handlers.Handle. Each is marked with a class for a relay or an inbox.
+// Another mark around it wins: core.Permanent(err).
 var (
 	// ErrUnknownType: the message's type is not the EventType's, or has no Handler. Marked
 	// core.Permanent, unless HandlersConfig.UnknownType is set otherwise.

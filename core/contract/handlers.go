@@ -18,7 +18,7 @@ type Policy uint8
 // Policies.
 const (
 	// Wait: the message waits until a program that can read it is deployed. It spends no attempt
-	// and never becomes dead. It holds up what comes after it: in the relay its key, in an inbox
+	// and never becomes dead. It holds up later messages: in the relay its key, in an inbox
 	// whatever the broker delivers in order, such as a partition of Kafka.
 	Wait Policy = iota + 1
 	// DeadLetter: the event is dead at once and waits for a redrive. Others go on, also later
@@ -37,10 +37,10 @@ func (p Policy) String() string { return enum.Name(policyNames, p, "policy") }
 
 // HandlersConfig configures Handlers. The zero value has the defaults.
 type HandlersConfig struct {
-	// NewerVersion is for data of a version that this program does not know yet, as a newer
-	// producer sends it. Default: Wait, because all events of the version fail alike, and the
-	// deployment of this program mends it: nothing has to be redriven, and the order of keys stays.
-	// Use DeadLetter if the other events of the topic must not wait for the deployment.
+	// NewerVersion is for data of a version that this program cannot read yet, from a newer
+	// producer. Default: Wait, because all events of the version fail alike, and the deployment of
+	// this program mends it: nothing has to be redriven, and the order of keys stays. Use
+	// DeadLetter if the other events of the topic must not wait for the deployment.
 	NewerVersion Policy
 	// UnknownType is for messages of a type without a Handler, and for messages without a type.
 	// Default: DeadLetter, because the type may never concern this program, and nothing gets lost.

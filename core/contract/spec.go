@@ -15,8 +15,8 @@ import (
 // Spec declares a type of events whose data is a T, which is a struct. Type, Owner, Description and
 // Example are required.
 type Spec[T any] struct {
-	// Type names what happened, such as "order.placed". It never changes: another type is another
-	// event. At most 128 bytes.
+	// Type names the kind of event, such as "order.placed". It never changes: another type is
+	// another event. At most 128 bytes.
 	Type string
 	// Version is the version of T. It grows by one with each change that readers of the version
 	// before cannot follow. Default: one more than the last of Older, so 1 without any.
@@ -59,7 +59,7 @@ type EventType[T any] struct {
 // version reads the data of one version.
 type version struct {
 	number int
-	out    reflect.Type // what up returns
+	out    reflect.Type // the result of up
 	check  *checker
 	decode func(payload []byte) (any, error)
 	up     func(any) (any, error) // nil for the last
@@ -229,7 +229,7 @@ type refusedData struct{ err error }
 // MarshalJSON returns the error.
 func (r refusedData) MarshalJSON() ([]byte, error) { return nil, r.err }
 
-// MarshalText returns the error, to a codec that does not know MarshalJSON.
+// MarshalText returns the error, to a codec that does not use MarshalJSON.
 func (r refusedData) MarshalText() ([]byte, error) { return nil, r.err }
 
 // validate calls the method Validate of the data, if it has one.

@@ -23,10 +23,9 @@ func (in *Inbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 // backlogLimit is the limit of the counts of Inbox.Backlog.
 const backlogLimit = 100_000
 
-// Backlog returns what the handlers of every consumer in the tables have failed with, for metrics:
-// see WatchInbox of packages metrics, promoutbox and oteloutbox. Alert on Dead. Counts stop at
-// 100,000 of each consumer and status. The error wraps errors.ErrUnsupported if the Store is no
-// [Desk].
+// Backlog returns the failures of the handlers of every consumer in the tables, for metrics: see
+// WatchInbox of packages metrics, promoutbox and oteloutbox. Alert on Dead. Counts stop at 100,000
+// of each consumer and status. The error wraps errors.ErrUnsupported if the Store is no [Desk].
 func (in *Inbox) Backlog(ctx context.Context) ([]Backlog, error) {
 	desk, ok := in.cfg.Store.(Desk)
 	if !ok {
@@ -182,8 +181,8 @@ func (in *Inbox) warnOfCleanup(ctx context.Context, err error) {
 const cleanupPatience = time.Minute // for a cleanup without Run
 
 // cleanBeside cleans up beside a message that was processed, if nothing has cleaned up for
-// CleanupInterval. So ids are deleted also where nobody calls Run. Nobody waits for that cleanup,
-// so a program that ends may close the pool meanwhile. The next one deletes the rest.
+// CleanupInterval. So ids are deleted also if Run is not called. Nobody waits for that cleanup, so
+// a program that ends may close the pool meanwhile. The next one deletes the rest.
 func (in *Inbox) cleanBeside() {
 	last, now := in.cleaned.Load(), time.Now()
 	if in.cfg.Retention < 0 || now.Sub(time.Unix(0, last)) < in.cfg.CleanupInterval ||

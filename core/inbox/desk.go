@@ -15,8 +15,8 @@ type Desk interface {
 	// ListFailed returns a page of the events that handlers have failed with. A query that makes no
 	// sense is refused with an error wrapping [ErrInvalidRequest].
 	ListFailed(ctx context.Context, q FailedQuery) (FailedPage, error)
-	// Outcomes returns what each handler did with an event, by consumer and handler, at most 1000.
-	// A handler that has no row of the event has the empty Status.
+	// Outcomes returns the outcome of an event at each handler, by consumer and handler, at most
+	// 1000. A handler that has no row of the event has the empty Status.
 	Outcomes(ctx context.Context, tenant, eventID string) ([]Outcome, error)
 	// For Redrive and Discard see [Store].
 	Redrive(ctx context.Context, keys []Key, actor, reason string) (changed int, err error)
@@ -40,7 +40,7 @@ const (
 type Backlog struct {
 	Consumer string `json:"consumer"`
 	Handler  string `json:"handler"`
-	// Topic is what the program read that served the handler last. Empty: not known.
+	// Topic is the topic of the program that served the handler last. Empty: not known.
 	Topic string `json:"topic,omitempty"`
 
 	Failed     int `json:"failed"`
@@ -89,11 +89,11 @@ type FailedPage struct {
 	Truncated bool
 }
 
-// Outcome is what one handler did with one event.
+// Outcome is the outcome of an event at one handler.
 type Outcome struct {
 	Consumer string `json:"consumer"`
 	Handler  string `json:"handler"`
-	// Topic is what the program read that served the handler last. Empty: not known.
+	// Topic is the topic of the program that served the handler last. Empty: not known.
 	Topic  string `json:"topic,omitempty"`
 	Status Status `json:"status"`
 	// Attempts of the event since it was new or redriven.

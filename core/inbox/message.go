@@ -44,7 +44,7 @@ type Message struct {
 	KeySeq       int64
 
 	// Acked is closed when the message has been acknowledged. A message that is acknowledged before
-	// its work is committed would be lost: see [ErrAcknowledged]. Nil: nobody acknowledges a message
+	// its work is committed would be lost: see [ErrAcknowledged]. Nil: no message is acknowledged
 	// before its Result.
 	Acked <-chan struct{}
 
@@ -136,7 +136,7 @@ func MessageID(msg Message) (string, error) {
 	}
 }
 
-// causeOf returns what the handler of a message handles: its event. Its id is the header event_id,
+// causeOf returns the cause for the handler of a message: its event. Its id is the header event_id,
 // the id of a CloudEvent, or else the identity under which the inbox stores the event.
 func causeOf(msg Message, e Event) cause.Cause {
 	id, chain := msg.Headers[core.HeaderEventID], msg.Headers[core.HeaderCorrelationID]

@@ -92,7 +92,8 @@ type ReleaseRequest struct {
 	// Before is called before a message is sent, with its new payload if Edit changed it, else nil.
 	// An error ends Release, and the message stays in the queue.
 	Before func(ctx context.Context, p Parked, payload []byte) error
-	// DryRun counts what would be released, in [Released.Groups] too, and changes nothing.
+	// DryRun counts the messages that would be released, in [Released.Groups] too, and changes
+	// nothing.
 	DryRun bool
 	// Wait is how long Release waits until a released message is processed. Default: 1 minute.
 	Wait time.Duration
@@ -109,7 +110,7 @@ type Parked struct {
 	At      time.Time // when it was parked; zero if the message does not carry it
 }
 
-// Released counts what Release did, or would do.
+// Released counts the results of Release, or of a dry run.
 type Released struct {
 	// Sent is how many messages are in their topics again. Processed is how many of these were
 	// handled before Release returned.
@@ -210,7 +211,7 @@ func (req ReleaseRequest) withDefaults() ReleaseRequest {
 	return req
 }
 
-// orderOf is what a handler processes in order.
+// orderOf identifies messages that a handler processes in order.
 type orderOf struct{ handler, topic, tenant, key string }
 
 // release is one run of Release.

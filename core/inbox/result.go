@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/repeat"
 )
 
-// Action is what to do with a message.
+// Action is the answer to a message.
 type Action uint8
 
 // Actions.
@@ -54,9 +54,8 @@ type Result struct {
 	// duplicate, stale, in_progress, failed or dead. [Observer] describes them.
 	Outcome string
 	// After is how long to wait before the message is processed or delivered again, because most
-	// brokers deliver a rejected message again at once. See [Config.RetryPause]. With Dead it is not
-	// zero when the event was dead before and its message came again, because nobody took it out of
-	// the queue.
+	// brokers deliver a rejected message again at once. See [Config.RetryPause]. With Dead it is
+	// not zero when the event was dead before and its message came again from the queue.
 	After time.Duration
 	// Err is the reason for Retry and Dead; nil for Ack. Final(Err) is true for Dead only.
 	Err error
@@ -100,12 +99,12 @@ func retry(after time.Duration, err error) Result {
 }
 
 // dead returns the Result of a message that the inbox gave up. Only Inbox.dead and Inbox.invalid
-// call it, never because of what an error wraps.
+// call it, whatever an error wraps.
 func dead(after time.Duration, err error) Result {
 	return Result{Action: Dead, Outcome: givenUp, After: after, Err: &verdict{err, true}}
 }
 
-// verdict is an error with what the inbox decided. Final finds the outermost one.
+// verdict is an error with the inbox's decision. Final finds the outermost one.
 type verdict struct {
 	error
 	dead bool
@@ -160,7 +159,7 @@ var (
 		"or does the Pub/Sub preserve its publisher's context?")
 )
 
-// panicked is the error for what recover returned in a deferred function.
+// panicked is the error for a result of recover in a deferred function.
 func panicked(v any) error { return fmt.Errorf("%w: %w", ErrPanicked, core.NewPanicError(v)) }
 
 // Final reports whether processing the same message again cannot help. For the error of a Result

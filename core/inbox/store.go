@@ -24,9 +24,9 @@ type Store interface {
 	// attempt. If there was a row already, it returns the state of the row. While another
 	// transaction works on the same event, Begin waits until that transaction has ended.
 	Begin(ctx context.Context, tx core.Tx, e Event) (state State, attempt int, err error)
-	// BeginBatch does for many events of one consumer and handler what Begin does for one. A
-	// further copy of an event that is fresh in the batch is StateProcessed, because it commits
-	// with the first. A copy of any other event has the state of the first.
+	// BeginBatch is Begin for many events of one consumer and handler. A further copy of an event
+	// that is fresh in the batch is StateProcessed, because it commits with the first. A copy of
+	// any other event has the state of the first.
 	BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]State, error)
 	// Advance compares the event with the newest one that the handler has processed of the same
 	// tenant, topic and key, in tx. If the event is newer, Advance records it as the newest and
@@ -61,7 +61,7 @@ type Store interface {
 type Registration struct {
 	Consumer, Handler string
 	Program           string // the path of its main package
-	Topic             string // what it reads
+	Topic             string // the topic that it reads
 }
 
 // State is the state of an event in a Store.

@@ -103,7 +103,7 @@ func (f Fingerprint) String() string {
 const MaxMeta = 16 << 10
 
 // Result is the part of finished work that is kept and returned to later calls. Use the zero Result
-// if callers need to know only that the work is done.
+// if callers need no result.
 type Result struct {
 	// Data is opaque. Its limit is [Config.MaxResult]. Empty and nil are the same.
 	Data []byte

@@ -143,11 +143,11 @@ func ended(ctx context.Context, key Key) error {
 }
 
 // ask bounds one request to the store, because a store that hangs gives no answer. A request that
-// failed is repeated once: without the answer, nobody would release the key. The key of a request
-// that got no answer in time is given back later. The end of ctx
-// does not end the request: the store may have given the key to this process already, and without
-// the answer the process could not give it back. The caller does not wait for that: a key that is
-// granted after it has left is given back.
+// failed is repeated once: without its answer, the key would not be released. The key of a request
+// that got no answer in time is given back later. The end of ctx does not end the request: the
+// store may have given the key to this process already, and without the answer the process could
+// not give it back. The caller does not wait for that: a key that is granted after it has left is
+// given back.
 func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 	acquire := func() (Acquired, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
@@ -195,7 +195,7 @@ func (r *Runner) askToGiveBack(ctx context.Context, req Request) {
 	r.giveBack(ctx, req, got, err)
 }
 
-// giveBack frees a key if an answer, for which nobody waits any more, has granted it.
+// giveBack frees a key if a late answer has granted it.
 func (r *Runner) giveBack(ctx context.Context, req Request, got Acquired, err error) {
 	if err != nil || got.State != Fresh {
 		return
@@ -320,7 +320,7 @@ type Attempt struct {
 	// does not count.
 	Number int
 	// Age is the time since the key was first acquired. 0: this is the first attempt, or the store
-	// does not know.
+	// has no count.
 	Age time.Duration
 
 	left int // attempts that count after a failure

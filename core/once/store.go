@@ -176,7 +176,7 @@ type Acquired struct {
 	// 0: the store does not count.
 	Attempt int
 	// Age is the time since the key was first acquired. Fresh only. 0: this is the first time, or
-	// the store does not know.
+	// the store has no count.
 	Age time.Duration
 	// TakenOver: an earlier holder disappeared. Fresh only.
 	TakenOver bool

@@ -13,10 +13,10 @@ const MaxChain = 100
 // Chain has the causes and the consequences of an event, as far as the table has rows. An event
 // that was published outside of a handler begins a chain.
 type Chain struct {
-	// Causes has what caused the event, then what caused that, and so on: a row of each.
+	// Causes has the event's cause, then the cause of that event, and so on: a row of each.
 	Causes []Event `json:"causes,omitempty"`
-	// Caused has the rows of what the event caused, then of what they caused, and so on. Rows of
-	// replays are left out.
+	// Caused has the rows of the event's consequences, then of their consequences, and so on. Rows
+	// of replays are left out.
 	Caused []Event `json:"caused,omitempty"`
 	// More: one of the two has ended at MaxChain.
 	More bool `json:"more,omitempty"`

@@ -17,8 +17,8 @@ type Consumers struct {
 	Handlers []inbox.Backlog `json:"handlers,omitempty"` // by consumer and handler
 }
 
-// Consumers counts what each handler has failed with, up to CountLimit of each consumer and status.
-// It takes one statement, and a few for each consumer that has failed with something.
+// Consumers counts the failures of each handler, up to CountLimit of each consumer and status. It
+// takes one statement, and a few for each consumer that has failed with something.
 func (a *API) Consumers(ctx context.Context) (c Consumers, err error) {
 	b := a.beside
 	if b.Inbox == nil || b.noInbox.holds() {

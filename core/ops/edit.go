@@ -43,7 +43,7 @@ type EditRequest struct {
 	DryRun        bool   // check all, and change nothing
 }
 
-// Edited is what Edit did, or in a dry run would do.
+// Edited is the result of Edit, or of a dry run.
 type Edited struct {
 	ID      core.RowID `json:"id"`              // the dead row, which is discarded
 	NewID   core.RowID `json:"new_id,omitzero"` // the row in its place; zero in a dry run
@@ -61,8 +61,8 @@ type Edited struct {
 }
 
 // Edit publishes a dead event with another content. The event gets a new row, because consumers and
-// brokers know the row id; the event id, the type and the key stay. The dead row is discarded, and
-// an audit row names both rows and has the difference. It happens in one transaction.
+// brokers have seen the row id; the event id, the type and the key stay. The dead row is discarded,
+// and an audit row names both rows and has the difference. It happens in one transaction.
 //
 // The new row has the place of the dead row in its key: the events behind it go on waiting, and
 // follow it in their order. Under core.SkipDead they have not waited, and the new row is appended

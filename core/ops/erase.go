@@ -16,7 +16,7 @@ import (
 // event.
 const AuditErase = "erase"
 
-// Erased is what stands where Erase has removed a text.
+// Erased stands in place of a text that Erase has removed.
 const Erased = "erased"
 
 // eraseLimit is how many events Erase changes in one transaction.
@@ -57,7 +57,7 @@ type KeyEraser interface {
 	EraseResults(ctx context.Context, scope, tenant, id string, dryRun bool) (erased, held int, err error)
 }
 
-// Erasure counts what Erase found and erased. PlanErase counts what it would erase.
+// Erasure counts the results of Erase, or of PlanErase.
 type Erasure struct {
 	Waiting int `json:"waiting"` // events that wait to be published
 	Dead    int `json:"dead"`
@@ -92,7 +92,7 @@ var unreached = []string{
 	"logs, traces, and reasons that people wrote into the audit",
 }
 
-// Unreached returns what Erase cannot reach, one text each.
+// Unreached names data that Erase cannot reach.
 func (e Erasure) Unreached() []string {
 	all := slices.Clone(unreached)
 	if e.NoEffects {
@@ -101,7 +101,7 @@ func (e Erasure) Unreached() []string {
 	return all
 }
 
-// PlanErase counts what Erase would erase, up to 10,000 events. It changes nothing, and needs
+// PlanErase counts the events that Erase would erase, up to 10,000. It changes nothing, and needs
 // neither Actor nor Reason.
 func (a *API) PlanErase(ctx context.Context, req EraseRequest) (Erasure, error) {
 	if err := req.check(); err != nil {
@@ -171,7 +171,7 @@ type EraseChange struct {
 	Actor, Reason string
 }
 
-// EraseOutcome is what a step of Erase did. The other rows wait, or a process holds them.
+// EraseOutcome is the result of a step of Erase. The other rows wait, or a process holds them.
 type EraseOutcome struct{ Erased, Already int }
 
 // erasing is one call.

@@ -98,7 +98,7 @@ func Unchanged(now []Event, seen map[core.RowID]core.Sight) (ids []core.RowID) {
 	return ids
 }
 
-// Content is what an event carries to its consumers.
+// Content is the part of an event for its consumers.
 type Content struct {
 	ContentType string            `json:"content_type,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
@@ -124,7 +124,7 @@ type Details struct {
 	Ahead  []Event `json:"ahead,omitempty"`
 	Behind []Event `json:"behind,omitempty"`
 
-	// Audit is what people did to the event, oldest first.
+	// Audit has the manual actions on the event, oldest first.
 	Audit []AuditEntry `json:"audit,omitempty"`
 }
 
@@ -150,7 +150,7 @@ type AuditEntry struct {
 	Reason string    `json:"reason"`
 	// NewID is the row that took the place of this one, or that replays it. Zero: none.
 	NewID core.RowID `json:"new_id,omitzero"`
-	// Detail is what the action changed, such as the difference of AuditEdit. It has parts of
+	// Detail is the content of the change, such as the difference of AuditEdit. It has parts of
 	// payloads and headers, so it is as confidential as Content. Empty: nothing.
 	Detail string `json:"detail,omitempty"`
 }

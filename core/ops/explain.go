@@ -52,7 +52,7 @@ type Explanation struct {
 	Blocks *Count `json:"blocks,omitempty"`
 	// Chain has the event's causes and consequences. Nil: none is known.
 	Chain *Chain `json:"chain,omitempty"`
-	// Consumers is what the consumers in reach did with it: see Outcomes.
+	// Consumers has its outcomes at the consumers in reach: see Outcomes.
 	Consumers []Outcome `json:"consumers,omitempty"`
 	// ConsumersError is why Consumers is not known, or empty.
 	ConsumersError string `json:"consumers_error,omitempty"`
@@ -386,7 +386,7 @@ func (x *Explanation) notDue() {
 	}
 }
 
-// orDiscard is for an event that waits and that nobody may want any more.
+// orDiscard is for a waiting event that may not be wanted any more.
 func orDiscard(id core.RowID) string {
 	return fmt.Sprintf("Or Discard %[1]s, and it is never published: `outbox discard %[1]s --reason WHY`.", id)
 }

@@ -38,7 +38,7 @@ type Group struct {
 
 	// Muted: a person has muted the group until MutedUntil: see MuteGroup.
 	Muted bool `json:"muted,omitempty"`
-	// Stored is what people stored about the group, see NoteGroup. Zero: nothing.
+	// Stored is the stored note and state of the group, see NoteGroup. Zero: nothing.
 	Stored GroupNote `json:"stored,omitzero"`
 }
 
@@ -152,7 +152,7 @@ type GroupRequest struct {
 	DryRun      bool   // the request is checked as ever, and nothing is changed
 }
 
-// GroupNote is what people stored about a group of failures.
+// GroupNote is the stored note and state of a group of failures.
 type GroupNote struct {
 	Fingerprint string    `json:"fingerprint"`
 	Note        string    `json:"note,omitempty"`
@@ -203,7 +203,7 @@ func (a *API) MuteGroup(ctx context.Context, until time.Time, req GroupRequest) 
 	return a.changeGroup(ctx, GroupChange{Action: AuditMuteGroup, MutedUntil: until, GroupRequest: req})
 }
 
-// UnmuteGroup ends what MuteGroup began. The errors are the same as for NoteGroup.
+// UnmuteGroup ends the effect of MuteGroup. The errors are the same as for NoteGroup.
 func (a *API) UnmuteGroup(ctx context.Context, req GroupRequest) error {
 	return a.changeGroup(ctx, GroupChange{Action: AuditUnmuteGroup, GroupRequest: req})
 }

@@ -22,7 +22,7 @@ type HistoryQuery struct {
 	Topic string
 }
 
-// History is what relays did and what waited, in equal steps of time.
+// History has the results of relays and the backlog, in equal steps of time.
 type History struct {
 	Topic string        `json:"topic,omitempty"`
 	Step  time.Duration `json:"step"` // in nanoseconds
@@ -52,10 +52,10 @@ type HistoryPoint struct {
 	More        bool          `json:"more,omitempty"` // the numbers are at least as large: a count ended early
 }
 
-// History returns what relays did and what waited, of up to seven days. It reads the rows that relays
-// write every minute, and no event. A query that makes no sense is refused with an error wrapping
-// core.ErrInvalidRequest. If the table has no history, because it was created by an earlier version
-// or the Repository keeps none, the error wraps core.ErrNoTables.
+// History returns the results of relays and the backlog, of up to seven days. It reads the rows
+// that relays write every minute, and no event. A query that makes no sense is refused with an
+// error wrapping core.ErrInvalidRequest. If the table has no history, because it was created by an
+// earlier version or the Repository keeps none, the error wraps core.ErrNoTables.
 func (a *API) History(ctx context.Context, q HistoryQuery) (History, error) {
 	if q.Since == 0 {
 		q.Since = 3 * time.Hour

@@ -22,7 +22,7 @@ const MaxPlan = 10_000
 // differ from the planned ones. Nothing was changed.
 var ErrPlanChanged = errors.New("ops: the plan was changed")
 
-// Action is what a Plan does to its events.
+// Action is the action of a Plan on its events.
 type Action string
 
 // Actions.
@@ -40,7 +40,7 @@ type Plan struct {
 	// IDs are the rows, in the order in which Apply works them off: each key in its order.
 	IDs []core.RowID `json:"ids"`
 	// Seen is how each of the rows was when the plan was made, see Event.Sight. A redrive and a
-	// discard leave alone what has changed since.
+	// discard leave events alone that have changed since.
 	Seen []core.Sight `json:"seen"`
 	// More: the filter selects more events: plan again after Apply.
 	More   bool           `json:"more,omitempty"`
@@ -241,7 +241,7 @@ func (p *Plan) seen(from, to int) map[core.RowID]core.Sight {
 	return seen
 }
 
-// Applied is what Apply has done.
+// Applied is the result of Apply.
 type Applied struct {
 	// Changed is how many events changed. The others of Tried were left alone: they have changed
 	// since they were planned, or a process holds them.

@@ -48,7 +48,7 @@ const (
 	lastLook  = 500 * time.Millisecond
 )
 
-// stages are how many events the first stages have, but not those of a discard. The other stages
+// stages are the numbers of events in the first stages of a redrive or a replay. The other stages
 // have applyChunk.
 var stages = []int{1, 10}
 

@@ -32,7 +32,8 @@ type Store interface {
 	// reports whether there may be more.
 	ReadDestinations(ctx context.Context, limit int) (all []Destination, more bool, err error)
 
-	// ReadAudit returns what people did to the row with that id: the last 100 entries, oldest first.
+	// ReadAudit returns the manual actions on the row with that id: the last 100 entries, oldest
+	// first.
 	ReadAudit(ctx context.Context, id core.RowID) ([]AuditEntry, error)
 
 	// ReadFailures returns the last refusals of the row with that id that counted, oldest first, at
@@ -125,7 +126,7 @@ type Scan struct {
 	Look   int    // rows to look at for each index; at least 1
 }
 
-// Scanned is what a Scan found.
+// Scanned is the result of a Scan.
 type Scanned struct {
 	Events    []Event
 	Next      string // continues after these events; empty: there are no more

@@ -65,11 +65,11 @@ func (r *WindowRequest) AuditReason() string {
 	return fmt.Sprintf("%s (consumer %s, %s)", r.Reason, r.Consumer, r.Keep)
 }
 
-// DeclareWindow stores how long a consumer of a topic recognises copies. It replaces what the
-// consumer declared before, and writes an audit row in the same transaction. PlanReplay refuses
-// events that a consumer of their topic has forgotten. If the same window is declared already,
-// nothing changes. So a program that has the database of the outbox can declare its own window
-// whenever it starts:
+// DeclareWindow stores how long a consumer of a topic recognises copies. It replaces the consumer's
+// earlier declaration, and writes an audit row in the same transaction. PlanReplay refuses events
+// that a consumer of their topic has forgotten. If the same window is declared already, nothing
+// changes. So a program that has the database of the outbox can declare its own window whenever it
+// starts:
 //
 //	err := api.DeclareWindow(ctx, ops.WindowRequest{
 //		Topic: "orders", Consumer: cfg.Consumer, Keep: cfg.Retention, Actor: "search", Reason: "start",
@@ -120,7 +120,7 @@ func (a *API) WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn 
 	return a.store.WithdrawWindow(ctx, req)
 }
 
-// Windows returns what consumers declared, by topic and then by consumer, at most 1000.
+// Windows returns the declared windows, by topic and then by consumer, at most 1000.
 func (a *API) Windows(ctx context.Context) ([]Window, error) {
 	return a.store.Windows(ctx)
 }

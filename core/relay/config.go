@@ -145,9 +145,9 @@ type Retention struct {
 	// once. They are deleted only after Archive has returned nil. If it returns an error or panics,
 	// they stay, a warning is logged, and the next run of the janitor begins with them: the cleanup
 	// does not go past rows that cannot be archived. Rows may come again after a crash, so an
-	// archive must know their IDs. On PostgreSQL, MariaDB and MySQL two processes do not archive
-	// the same row at once, because the rows are locked meanwhile in a transaction on a connection
-	// of the pool. SQLite locks nothing meanwhile.
+	// archive must recognise their IDs. On PostgreSQL, MariaDB and MySQL two processes do not
+	// archive the same row at once, because the rows are locked meanwhile in a transaction on a
+	// connection of the pool. SQLite locks nothing meanwhile.
 	//
 	// Archive must end when ctx does, a minute after the begin of the cleanup at the latest, and
 	// must not change the outbox. A call that goes on for another second is left alone, so that Run

@@ -28,7 +28,7 @@ type OpenConfig struct {
 	// Relay configures the publishing: pauses, attempts, retention, limits. Default: relay.Config's
 	// defaults.
 	Relay relay.Config
-	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
+	// Logger gets warnings and errors for operators. Default: core.DefaultLogger, which writes
 	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is called with everything that happens, for metrics. Default: none.

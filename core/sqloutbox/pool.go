@@ -21,7 +21,7 @@ type pool struct {
 	dialect core.Dialect
 }
 
-// runner is what runs the statements of a pool: sqlPool, or foreignPool for a Pool.
+// runner runs the statements of a pool: sqlPool, or foreignPool for a Pool.
 type runner interface {
 	// each returns a Querier that runs each statement as a transaction of its own.
 	each() sqlkit.Querier
@@ -215,7 +215,7 @@ func aloneConnOf(dc any) aloneConn {
 }
 
 // howToCreate is the advice in errors about missing tables. It lists every way, because a
-// Repository does not know its caller.
+// Repository cannot tell its caller.
 const howToCreate = "create or upgrade the tables with AutoCreate of gormoutbox.Config, bunoutbox.Config, " +
 	"entoutbox.Config or sqloutbox.OpenConfig, with Migrate of the sqloutbox.Repository, with the files that " +
 	"sqloutbox.Migrations returns, or in Ent's migration with package entschema"

@@ -24,8 +24,8 @@ type DeferredInsert struct {
 	Keep bool
 	// Rows and Bytes are the size of the INSERT.
 	Rows, Bytes int
-	// Join returns one statement that does what the statements of all inserts do, in their order.
-	// The inserts have an equal Into, and the first is the one whose Join is called.
+	// Join returns one statement with the effect of all inserts' statements, in their order. The
+	// inserts have an equal Into, and the first is the one whose Join is called.
 	Join func(all []*DeferredInsert) (JoinedInsert, error)
 	// Sending is called just before the statement is sent.
 	Sending func()

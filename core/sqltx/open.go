@@ -110,8 +110,9 @@ func dialectOf(v any) (core.Dialect, error) {
 // Connector sends no statement of its own while all goes well. It asks the database after an error
 // after which the server may have rolled back. On MySQL and MariaDB that is any error except a
 // violated constraint, on SQLite every error. On PostgreSQL it asks before COMMIT, if the driver
-// does not know. If the transaction is gone, every further statement and COMMIT return an error
-// wrapping core.ErrTxAborted. They are not sent, because they would run outside of the transaction.
+// does not report the state. If the transaction is gone, every further statement and COMMIT return
+// an error wrapping core.ErrTxAborted. They are not sent, because they would run outside of the
+// transaction.
 //
 // Connector sets the savepoint outbox_guard around statements whose effect on the transaction is
 // not clear from their text: CALL and EXECUTE on MySQL and MariaDB, and unknown statements. If a
@@ -127,8 +128,9 @@ func dialectOf(v any) (core.Dialect, error) {
 // sql.Conn.Raw finds it behind the method Raw() driver.Conn.
 //
 // A driver may report more than database/sql asks for. If its connection has the method TxStatus()
-// byte, that returns T, E or I as PostgreSQL does, or 0 if it does not know. If its transaction has
-// the method CommitOutcome() (core.Outcome, error), that is called in place of Commit.
+// byte, that returns T, E or I as PostgreSQL does, or 0 if the state is not known. If its
+// transaction has the method CommitOutcome() (core.Outcome, error), that is called in place of
+// Commit.
 //
 // The result is safe for use by several goroutines. Connector returns its own result unchanged when
 // it is called on it again.
@@ -229,14 +231,14 @@ func (t *wrappedTx) OnOutcome(fn func(core.Outcome)) {
 	}
 }
 
-// OnRollback does what Tracker.OnRollback does.
+// OnRollback is as Tracker.OnRollback.
 func (t *wrappedTx) OnRollback(key any, fn func(to core.RecorderMark)) {
 	if t.tracker != nil {
 		t.tracker.OnRollback(key, fn)
 	}
 }
 
-// RefuseCommit does what Tx.RefuseCommit does. Without a connection of Connector it does nothing.
+// RefuseCommit is as Tx.RefuseCommit. Without a connection of Connector it does nothing.
 func (t *wrappedTx) RefuseCommit(err error) (lift func()) {
 	if t.refused == nil {
 		return func() {}

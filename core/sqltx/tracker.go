@@ -22,9 +22,9 @@ import (
 // Committed is always safe, because the poller finds the row. Reporting Committed for a row that is
 // not in the table would publish an event that never happened.
 //
-// The Tracker reads from the text of a statement what it can do to the transaction. A text that it
-// cannot read counts as a doubt. After a failed statement the transaction may be gone, which Doubt
-// reports. A caller that can ask the database ends the doubt with Resolve.
+// The Tracker reads from the text of a statement its possible effect on the transaction. A text
+// that it cannot read counts as a doubt. After a failed statement the transaction may be gone,
+// which Doubt reports. A caller that can ask the database ends the doubt with Resolve.
 //
 // A Tracker is safe for use by several goroutines.
 type Tracker struct {
@@ -184,7 +184,7 @@ func (t *Tracker) Unseen() {
 	t.mu.Unlock()
 }
 
-// Abort does what Unseen does, and makes Err return an error wrapping core.ErrTxAborted and cause.
+// Abort is Unseen, and also makes Err return an error wrapping core.ErrTxAborted and cause.
 func (t *Tracker) Abort(cause error) {
 	t.mu.Lock()
 	t.abort(cause)
@@ -471,7 +471,7 @@ func (t *Tracker) Harmless(query string) bool {
 }
 
 // Guard sets a savepoint before an opaque statement; see Before. Call release with the result of
-// the statement, instead of Observe: it finds out what the statement did to the transaction. exec
+// the statement, instead of Observe: it finds out the statement's effect on the transaction. exec
 // runs a statement in the transaction. If Guard returns an error, do not run the statement.
 func (t *Tracker) Guard(ctx context.Context, exec func(ctx context.Context, query string) error) (
 	release func(err error), err error,

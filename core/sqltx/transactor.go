@@ -97,8 +97,8 @@ func (t *Tx) nested(ctx context.Context, fn func(context.Context, core.Tx) error
 	return RunInSavepoint(ctx, t, fmt.Sprintf("outbox_%d", t.depth), func() error { return fn(ctx, t) })
 }
 
-// ContextWithTx is core.ContextWithTx for authors of adapters. owner names what runs the
-// transaction for CheckOwner, such as gormoutbox.
+// ContextWithTx is core.ContextWithTx for authors of adapters. owner names the package that runs
+// the transaction for CheckOwner, such as gormoutbox.
 func ContextWithTx(ctx context.Context, tx core.Tx, owner string) context.Context {
 	return core.ContextWithTx(context.WithValue(ctx, ownerKey{}, owned{tx, owner}), tx)
 }
@@ -130,7 +130,7 @@ type owned struct {
 	owner string
 }
 
-// ownerOf names what runs tx.
+// ownerOf names the package that runs tx.
 func ownerOf(ctx context.Context, tx core.Tx) string {
 	if o, ok := ctx.Value(ownerKey{}).(owned); ok && reflect.ValueOf(tx).Comparable() && o.tx == tx {
 		return o.owner

@@ -190,7 +190,7 @@ func (t *Tx) Tracked() bool { return true }
 // OnOutcome implements core.Tx.
 func (t *Tx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
-// OnRollback does what Tracker.OnRollback does.
+// OnRollback is as Tracker.OnRollback.
 func (t *Tx) OnRollback(key any, fn func(to core.RecorderMark)) { t.tracker.OnRollback(key, fn) }
 
 // Err implements core.Tx.

@@ -165,7 +165,7 @@ func (t *VisitedTx) Tracked() bool { return true }
 // OnOutcome implements core.Tx.
 func (t *VisitedTx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
-// OnRollback does what Tracker.OnRollback does.
+// OnRollback is as Tracker.OnRollback.
 func (t *VisitedTx) OnRollback(key any, fn func(to core.RecorderMark)) { t.tracker.OnRollback(key, fn) }
 
 // Err implements core.Tx. After the visit it returns an error wrapping core.ErrNoTransaction.
@@ -195,10 +195,10 @@ func (t *trackingTx) rollbackInstead(cause error) error {
 }
 
 // VisitOrBegin is Visit. But if the connection is in no transaction, it begins one within the same
-// call of exec, and commits it when fn returns nil. So nobody needs to know whether exec runs on a
-// pool, on a pinned connection or in a transaction, and a pool of one connection is enough. Began
-// of the VisitedTx reports it. If fn returns an error or panics, that transaction is rolled back.
-// If its COMMIT fails, VisitOrBegin returns that error.
+// call of exec, and commits it when fn returns nil. So callers need not distinguish whether exec
+// runs on a pool, on a pinned connection or in a transaction, and a pool of one connection is
+// enough. Began of the VisitedTx reports it. If fn returns an error or panics, that transaction is
+// rolled back. If its COMMIT fails, VisitOrBegin returns that error.
 //
 // A transaction that was begun by a text, such as BEGIN, is not known, and refused with
 // core.ErrUntracked.
@@ -283,7 +283,7 @@ func (t *VisitedTx) QueryOnce(ctx context.Context, query string) (*sql.Rows, err
 }
 
 // execMode returns pgx.QueryExecModeExec if the driver is pgx, and prepares statements unless it
-// gets this argument. A wrapper of pgx might not know the argument.
+// gets this argument. A wrapper of pgx might not accept the argument.
 func (c *trackingConn) execMode() any {
 	if c.modeAsked {
 		return c.mode

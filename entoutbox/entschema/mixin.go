@@ -72,7 +72,8 @@ type Group struct {
 	Prefix string
 }
 
-// History is the table of what relays did in the last seven days. The zero value is ready for use.
+// History is the table of the relays' results in the last seven days. The zero value is ready for
+// use.
 type History struct {
 	mixin.Schema
 	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".

@@ -55,9 +55,9 @@ func (c CacheConfig) Validate() error {
 }
 
 // Cache remembers which events the table of an inbox has recorded as processed, so that a duplicate
-// costs no transaction. It is the Cache of inbox.Config. The table decides: an event is remembered
-// only after its commit, and an event that the Cache does not know may be new or not. So a lost
-// entry costs only one query of the table.
+// costs no transaction. It is the Cache of inbox.Config. The table decides: an event is added only
+// after its commit, and an event without an entry may be new or not. So a lost entry costs only one
+// query of the table.
 //
 // An entry outlives its row when a person deletes the row, or when the database is restored to an
 // earlier moment or loses commits in a failover. Call Forget then, or start with another Prefix.

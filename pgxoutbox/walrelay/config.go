@@ -39,7 +39,7 @@ type Config struct {
 	Create bool
 	// Failover makes new slots ones that follow to the standbys of PostgreSQL 17 or newer.
 	Failover bool
-	// Repair decides what Run does about a slot that is lost or was moved. Default: RepairLost.
+	// Repair decides how Run treats a slot that is lost or was moved. Default: RepairLost.
 	Repair RepairPolicy
 
 	// Outbox configures publishing: Publisher, Relay, Observer and all others, except for
@@ -66,7 +66,7 @@ type Config struct {
 	CheckpointEvery time.Duration
 }
 
-// RepairPolicy decides what Run does when the slot is not where the relay left it.
+// RepairPolicy decides how Run treats a slot that is not where the relay left it.
 //
 // A repair makes the slot again and publishes, from the table, every event that committed since the
 // last checkpoint of the relay, some ten seconds before the slot was lost. Nothing is lost as long
@@ -81,7 +81,8 @@ const (
 	RepairLost RepairPolicy = iota
 	// RepairNever leaves every slot alone: Run returns ErrSlotLost or ErrSlotMoved.
 	RepairNever
-	// RepairAlways repairs a slot that was moved, too. Set it for one run, when you know why.
+	// RepairAlways repairs a slot that was moved, too. Set it for one run, when the reason is
+	// known.
 	RepairAlways
 )
 
@@ -101,7 +102,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// leastConns are what a repair needs: the lock, the rows, and two for statements.
+// leastConns are the connections for a repair: the lock, the rows, and two for statements.
 const leastConns = 4
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)

@@ -215,7 +215,7 @@ func (r *Relay) alone(ctx context.Context, fn func() error) error {
 	})
 }
 
-// look decides what to do about the slot: read it on from the bookmark, or repair it.
+// look decides whether to read the slot on from the bookmark, or to repair it.
 func (r *Relay) look(ctx context.Context, system string) (b *bookmark, repair bool, err error) {
 	s, err := r.db.slot(ctx, r.cfg.Slot)
 	if err != nil {
@@ -303,7 +303,7 @@ func (s *session) take(ctx context.Context, b *bookmark) error {
 	if err != nil {
 		return slotError(err)
 	}
-	// The walsender has the slot now, so nobody else confirms anything or takes it over.
+	// The walsender has the slot now, so no other process confirms anything or takes it over.
 	if b, err = s.db.takeOver(ctx, s.cfg.Slot, s.node); err != nil {
 		return err
 	}
@@ -360,8 +360,8 @@ const (
 	registerPause = time.Minute // after a failure
 )
 
-// program is the path of the main package. It is empty if the program does not know it, as with
-// `go run file.go`.
+// program is the path of the main package. It is empty if the program has no path, as with `go run
+// file.go`.
 var program = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Path == "command-line-arguments" {

@@ -68,7 +68,7 @@ func (r *repository) Listen(ctx context.Context, wake func()) error {
 	}
 }
 
-// Notify implements core.Waker: nobody publishes through this outbox.
+// Notify implements core.Waker: no event is published through this outbox.
 func (r *repository) Notify(context.Context) error { return errors.ErrUnsupported }
 
 // hurry makes the next claims ask the table.

@@ -31,7 +31,7 @@ type Status struct {
 	Bounded     bool
 	// Lost: the server has removed log that was not read. Run repairs the slot, see RepairPolicy.
 	Lost bool
-	// Repairing: Run publishes from the table what a lost slot had.
+	// Repairing: Run publishes from the table the events of a lost slot.
 	Repairing bool
 	// Failover: the slot follows to standbys.
 	Failover bool

@@ -59,7 +59,7 @@ type Config struct {
 	Decorate func(message.Publisher) message.Publisher
 
 	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
-	// errors that this package does not know. If its CheckSize is nil and Marshal is not set,
+	// errors that this package does not classify. If its CheckSize is nil and Marshal is not set,
 	// CheckSize checks MaxMessageBytes. If Marshal is set and MaxPayload is 0, MaxPayload becomes
 	// MaxMessageBytes: set it lower if your Marshal adds to the payload, and higher if it
 	// compresses it.

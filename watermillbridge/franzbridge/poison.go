@@ -117,7 +117,7 @@ func (q *PoisonQueue) open(ctx context.Context) error {
 	return nil
 }
 
-// committed returns what the group remembers.
+// committed returns the group's committed offsets.
 func (q *PoisonQueue) committed(ctx context.Context) (kadm.OffsetResponses, error) {
 	all, err := q.admin.FetchOffsetsForTopics(ctx, q.group, q.topic)
 	if err == nil {
@@ -126,7 +126,7 @@ func (q *PoisonQueue) committed(ctx context.Context) (kadm.OffsetResponses, erro
 	return all, err
 }
 
-// longestMetadata is what a broker takes beside an offset, less a message or two.
+// longestMetadata is the broker's limit for the metadata of an offset, less a message or two.
 // offset.metadata.max.bytes is 4096.
 const longestMetadata = 4096 - 64
 

@@ -65,7 +65,7 @@ type Config struct {
 	// At most 24 hours. Default: 10 minutes.
 	MaxRetryAfter time.Duration
 	// MaxBody is the largest body, in bytes. An event with a larger one is refused when it is
-	// recorded. Default: 1 MiB, the limit of an nginx that nobody has configured.
+	// recorded. Default: 1 MiB, nginx's default limit.
 	MaxBody int
 	// MaxMetadata is the largest value of Message-Metadata, in bytes. An event with a larger one is
 	// refused when it is recorded. Default: 7 KiB, because many servers take 8 KiB of one header.

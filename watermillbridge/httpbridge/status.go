@@ -19,9 +19,9 @@ import (
 //   - ClassTransient for 409, 500 and any status that is not listed: the event or the moment may be
 //     at fault. After core.Config.MaxAttempts the event is DEAD, unless the endpoint has accepted
 //     nothing else meanwhile.
-//   - ClassUnavailable for 1xx, redirects, 401, 402, 403, 404, 405, 407, 408, 421, 423, 425, 426, 428,
-//     429, 451, 501 and all above: the endpoint has moved, throttles, is down, or does not know the
-//     client. It costs no attempt.
+//   - ClassUnavailable for 1xx, redirects, 401, 402, 403, 404, 405, 407, 408, 421, 423, 425, 426,
+//     428, 429, 451, 501 and all above: the endpoint has moved, throttles, is down, or rejects the
+//     client's credentials. It costs no attempt.
 func ClassOfStatus(status int) core.Class {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotAcceptable, http.StatusGone, http.StatusLengthRequired,

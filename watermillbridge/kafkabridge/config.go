@@ -54,8 +54,8 @@ type Config struct {
 	Decorate func(message.Publisher) message.Publisher
 
 	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
-	// errors that this package does not know. Its Receipt is not used. If its CheckSize is nil and
-	// Marshal is not set, CheckSize checks Producer.MaxMessageBytes. If Marshal is set and
+	// errors that this package does not classify. Its Receipt is not used. If its CheckSize is nil
+	// and Marshal is not set, CheckSize checks Producer.MaxMessageBytes. If Marshal is set and
 	// MaxPayload is 0, MaxPayload becomes Producer.MaxMessageBytes: set it lower if your Marshal
 	// adds to the payload, and higher if it compresses it.
 	Bridge watermillbridge.Config

@@ -160,7 +160,7 @@ func (k *publisher) judge(err error, s *sent) error {
 	return err
 }
 
-// WaitsFor returns what a publish waits for that has no answer.
+// WaitsFor returns the reason why a publish has no answer yet.
 func (k *publisher) WaitsFor() error { return k.together.WaitsFor() }
 
 // Close implements message.Publisher.

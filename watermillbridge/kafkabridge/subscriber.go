@@ -48,7 +48,7 @@ type SubscriberConfig struct {
 	Sarama *sarama.Config
 	// Tracer traces messages. Default: none.
 	Tracer kafka.SaramaTracer
-	// Logger gets what goes wrong between the client and the brokers. Default: core.DefaultLogger,
+	// Logger gets problems between the client and the brokers. Default: core.DefaultLogger,
 	// warnings and errors to slog.Default().
 	Logger *slog.Logger
 }

@@ -57,7 +57,7 @@ type Config struct {
 	Decorate func(message.Publisher) message.Publisher
 
 	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
-	// errors that Classify does not know. Its Receipt and RowIDMetadata are not used. If its
+	// errors that Classify leaves transient. Its Receipt and RowIDMetadata are not used. If its
 	// CheckSize is nil and Marshal is not set, CheckSize checks the limits of server and stream. If
 	// Marshal is set and MaxPayload is 0, MaxPayload becomes MaxMessageBytes.
 	Bridge watermillbridge.Config

@@ -138,7 +138,7 @@ func marked(err error) error {
 	return err
 }
 
-// WaitsFor returns what a publish waits for that has no answer.
+// WaitsFor returns the reason why a publish has no answer yet.
 func (p *publisher) WaitsFor() error {
 	if s, ok := p.link.Last(); ok {
 		if err := s.waitsFor(); err != nil {

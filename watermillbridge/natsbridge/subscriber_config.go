@@ -44,8 +44,8 @@ type SubscriberConfig struct {
 	// handlers are delivered again. Default: 30 s.
 	CloseTimeout time.Duration
 
-	// Logger gets what goes wrong between the client and the server. Default: core.DefaultLogger,
-	// warnings and errors to slog.Default().
+	// Logger gets problems between the client and the server. Default: core.DefaultLogger, warnings
+	// and errors to slog.Default().
 	Logger *slog.Logger
 }
 

@@ -171,7 +171,7 @@ func (p *publisher) add(ctx context.Context, args *redis.XAddArgs) (id string, e
 	if p.cfg.Replicas == 0 {
 		return p.cfg.Client.XAdd(ctx, args).Result()
 	}
-	pipe := p.cfg.Client.Pipeline() // WAIT is about what its own connection has written
+	pipe := p.cfg.Client.Pipeline() // WAIT covers the writes of its own connection
 	added := pipe.XAdd(ctx, args)
 	replicas := redis.NewIntCmd(ctx, "wait", p.cfg.Replicas, p.cfg.ReplicaTimeout.Milliseconds())
 	_ = pipe.Process(ctx, replicas)
@@ -198,7 +198,7 @@ func marked(err error) error {
 	return err
 }
 
-// WaitsFor returns what a publish waits for that has no answer.
+// WaitsFor returns the reason why a publish has no answer yet.
 func (p *publisher) WaitsFor() error { return p.link.WaitsFor() }
 
 // Close implements message.Publisher.

@@ -101,7 +101,7 @@ func checkServer(ctx context.Context, c redis.Cmdable, cfg *Config) error {
 	return nil
 }
 
-// mayWantTLS adds to an error of a connection without TLS what it may mean.
+// mayWantTLS adds a possible cause to an error of a connection without TLS.
 func mayWantTLS(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		return fmt.Errorf("%w: the server closed the connection; it may want TLS", err)

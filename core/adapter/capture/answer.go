@@ -66,8 +66,8 @@ func (a *Answer) plain() {
 	}
 }
 
-// Server keeps what a Capture has asked the database about itself. An adapter has one for each
-// database. The zero value is ready for use. It is safe for use by several goroutines.
+// Server caches answers of the database about itself. An adapter has one for each database. The
+// zero value is ready for use. It is safe for use by several goroutines.
 type Server struct {
 	mu      sync.Mutex
 	asked   bool

@@ -85,8 +85,8 @@ func (c *Capture) refuse(err error) {
 	c.lift = c.tx.RefuseCommit(err)
 }
 
-// Exec executes a statement that returns no rows to the ORM. RowsAffected of the result is what it
-// would be without the capture.
+// Exec executes a statement that returns no rows to the ORM. RowsAffected of the result is the same
+// as without the capture.
 func (c *Capture) Exec(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
 	res, err := c.exec(ctx, s, text, args)
 	if err != nil {

@@ -49,7 +49,7 @@ type Store struct {
 	on  core.Transactor // of On
 
 	mu    sync.Mutex
-	ready atomic.Bool // what follows does not change any more
+	ready atomic.Bool // the fields below do not change any more
 
 	db       *sqlstore.Store
 	sql      *statements
@@ -179,7 +179,8 @@ func (s *Store) join(tx core.Tx) error {
 	return s.db.Join(tx)
 }
 
-// Dialect returns the SQL dialect of the Store. It is empty if a Store of On does not know it yet.
+// Dialect returns the SQL dialect of the Store. It is empty if a Store of On has not asked for it
+// yet.
 func (s *Store) Dialect() core.Dialect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -398,7 +399,7 @@ func Migrations(cfg Config) ([]core.Migration, error) {
 
 // Migrate creates the tables or brings them up to date: it applies the migrations that the table
 // <prefix>inbox_migration does not name yet. Any number of processes may call it at once. It needs
-// the right to create tables; where an application must not have it, apply what Migrations returns
+// the right to create tables; where an application must not have it, apply the result of Migrations
 // with the tool of your choice. With a Store of On, [Config.Schema] must exist.
 func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
@@ -407,8 +408,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return s.db.Migrate(ctx)
 }
 
-// Check compares the tables in the database with what this version needs and names everything that
-// is missing or different. The error wraps core.ErrNoTables or core.ErrTablesDiffer. Check also
+// Check compares the tables in the database with this version's and names everything that is
+// missing or different. The error wraps core.ErrNoTables or core.ErrTablesDiffer. Check also
 // refuses a read-only database. Call it at start where Migrate is not called. It needs a Store of
 // New.
 func (s *Store) Check(ctx context.Context) error {

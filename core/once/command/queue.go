@@ -21,8 +21,8 @@ import (
 
 const topicPrefix = core.ServedTopicPrefix
 
-// Topic returns the topic of the outbox events of a channel: "effect." and the channel. The outbox
-// and the Router of a relaying process must know the topic; [Worker.AddTo] adds it.
+// Topic returns the topic of the outbox events of a channel: "effect." and the channel. The Router
+// of a relaying process must have the topic, and so must its outbox; [Worker.AddTo] adds it.
 func Topic(channel string) string { return topicPrefix + channel }
 
 // QueueConfig configures a Queue.

@@ -66,7 +66,7 @@ var itemTransitions = []itemTransition{
 	{itemReleasing, itemGone, "the lease is ended, or the table refuses that: then it ends by itself"},
 }
 
-// itemMoves says for each state which states may follow.
+// itemMoves has the allowed next states of each state.
 var itemMoves = func() (moves [itemStates][itemStates]bool) {
 	for _, t := range itemTransitions {
 		moves[t.from][t.to] = true

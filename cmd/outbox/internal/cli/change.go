@@ -208,8 +208,8 @@ func (a *app) mutate(ctx context.Context, s *session, m mutation, ids []core.Row
 // dryRunPages is how many pages a dry run reads: as many events as a plan has.
 const dryRunPages = ops.MaxPlan / ops.MaxLimit
 
-// selected reads the dead events that the flags select, or the rows with the ids: those that are
-// dead, and for a discard those that wait too. more says that a dry run has left some out.
+// selected reads the dead events that the flags select, or the rows with the ids: dead ones, and
+// for a discard also waiting ones. more: a dry run has left some out.
 func (a *app) selected(
 	ctx context.Context, api *ops.API, m mutation, ids []core.RowID,
 ) (all []ops.Event, more bool, err error) {
@@ -246,8 +246,8 @@ func (a *app) selected(
 	return all, false, nil
 }
 
-// rowOfEvent says that an id is that of an event, and names its rows. A failure of the query does
-// not fail the command.
+// rowOfEvent returns the rows of an event, if the id is an event's, or "". A failure of the query
+// does not fail the command.
 func rowOfEvent(ctx context.Context, api *ops.API, id core.RowID) string {
 	page, err := api.List(ctx, ops.ListQuery{Filter: ops.Filter{EventID: id.String()}, Limit: 10})
 	if err != nil || len(page.Events) == 0 {
@@ -257,7 +257,7 @@ func rowOfEvent(ctx context.Context, api *ops.API, id core.RowID) string {
 	return ": it is that of an event, whose row is " + strings.Join(rows, ", ")
 }
 
-// blastRadius says what a change touches.
+// blastRadius counts what a change touches.
 func blastRadius(m mutation, events []ops.Event) change {
 	c := change{Action: m.name, DryRun: m.dryRun, Events: len(events), Topics: map[string]int{}}
 	keys := map[[3]string]bool{}
@@ -280,7 +280,7 @@ func blastRadius(m mutation, events []ops.Event) change {
 	return c
 }
 
-// atLeast is said before a number that is not the whole.
+// atLeast is the word before a number that is a lower bound.
 func (c *change) atLeast() string {
 	if c.Capped {
 		return "at least "
@@ -309,7 +309,7 @@ func (a *app) printRadius(c change) {
 	t.write(a.Out)
 }
 
-// work changes the events, and tells the relays.
+// work changes the events, and notifies the relays.
 func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []ops.Event, done *change) error {
 	do := ob.Redrive
 	if m.name == "discard" {
@@ -344,7 +344,7 @@ func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []op
 	return nil
 }
 
-// progress shows how far long work is, on a terminal. Some of it may be done already.
+// progress shows the progress of long work on a terminal. done parts were done earlier.
 func (a *app) progress(done, total int) (add func(int), finish func()) {
 	if !a.Progress || total <= 500 {
 		return func(int) {}, func() {}

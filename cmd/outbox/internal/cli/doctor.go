@@ -56,7 +56,7 @@ func (r *report) otherwise(found string) {
 	}
 }
 
-// limits are those of doctor's flags.
+// limits are the limits in doctor's flags.
 type limits struct {
 	transaction  time.Duration
 	horizonLimit int64 // transactions that a standby or a slot may be behind
@@ -65,7 +65,7 @@ type limits struct {
 	maxBehind    int64         // bytes of log that a reader may be behind
 	dedupWindow  time.Duration // of the consumers; 0: not known
 	overdue      time.Duration // of effects
-	lease        time.Duration // of work under idempotency keys; 0: that of keys that are held
+	lease        time.Duration // of work under idempotency keys; 0: the lease of held keys
 	to           string        // the broker; empty: not known
 	rabbitAPI    string        // address of the management API of RabbitMQ; empty: not known
 	redis        string        // where redisonce keeps keys; empty: not known
@@ -81,7 +81,7 @@ type examination struct {
 	limits
 	now      func() time.Time
 	noTables bool // tables or columns are missing
-	differ   bool // the tables are not those of this version, and most checks can read them
+	differ   bool // the tables differ from this version's, and most checks can read them
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -205,8 +205,8 @@ func (a *app) printFindings(all []finding) {
 	}
 }
 
-// examine runs every check. A check that cannot be run is a warning, but not if the reason is in
-// the tables: the first check has said so.
+// examine runs every check. A check that cannot be run is a warning, unless the reason is in the
+// tables, which the first check has reported.
 func (x *examination) examine(ctx context.Context) (all []finding) {
 	for _, c := range []struct {
 		name  string
@@ -283,7 +283,7 @@ func (x *examination) tables(ctx context.Context) error {
 	return nil
 }
 
-// flags are those that name the tables of the outbox.
+// flags are the flags that name the tables of the outbox.
 func (x *examination) flags() string { return flagsOf(x.schema, trimDefault(x.prefix, kinds[0])) }
 
 // lacks is about a database without an outbox. It is a failure, unless other tables of ormoutbox are

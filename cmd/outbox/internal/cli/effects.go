@@ -108,8 +108,8 @@ func (a *app) effectsCommand() *cobra.Command {
 	return c
 }
 
-// withEffects runs fn with the table of effects, and the outbox of the same database, whose prefix
-// is that of --prefix.
+// withEffects runs fn with the table of effects, and the outbox of the same database with the
+// prefix of --prefix.
 func (a *app) withEffects(
 	c *cobra.Command, fn func(ctx context.Context, db *database, q *command.Queue) error,
 ) error {
@@ -187,7 +187,7 @@ func (a *app) printEffects(page effectPage) {
 	a.notePaging(page.paging)
 }
 
-// hintChannel says that no effect has the channel of a filter.
+// hintChannel warns that no effect has the channel of a filter.
 func (a *app) hintChannel(ctx context.Context, queue *command.Queue, channel string) {
 	if channel == "" {
 		return
@@ -300,7 +300,7 @@ func (m *effectsMutation) try(ctx context.Context, tx core.Transactor, queue *co
 	return would, nil
 }
 
-// distinct returns ids without those that come again.
+// distinct returns ids without repetitions.
 func distinct(ids []string) (unique []string) {
 	for _, id := range ids {
 		if !slices.Contains(unique, id) {

@@ -79,7 +79,7 @@ func (a *app) printGroups(g groupList) {
 	}
 }
 
-// groupNote is what people stored about a group, and who it was.
+// groupNote is a group's note, with its author.
 func groupNote(g ops.Group) string {
 	text := short(g.Stored.Note)
 	if g.Muted {
@@ -178,9 +178,9 @@ func (a *app) groupUnmuteCommand() *cobra.Command {
 	return c
 }
 
-// groupWho says who changes a group and why, or that nothing is changed.
-// changeGroup runs fn for a person, and prints the change and the text, which names the group. A
-// group that nobody knows is a mistake of that person.
+// groupWho names who changes a group and why, or that nothing is changed. changeGroup runs fn for a
+// person, and prints the change and the text, which names the group. An unknown group is a mistake
+// of that person.
 func (a *app) changeGroup(c *cobra.Command, by *who, fingerprint string, change groupChanged, text string,
 	fn func(ctx context.Context, api *ops.API, req ops.GroupRequest) error,
 ) error {

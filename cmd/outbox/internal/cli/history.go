@@ -117,7 +117,7 @@ func perMinute(n int64, of time.Duration) string {
 	return strconv.FormatFloat(rate, 'f', 0, 64)
 }
 
-// bar is a bar for n, of which most is the largest. It shows at least a sign of what is not 0.
+// bar is a bar for n, of which most is the largest. It has at least one sign for a number above 0.
 func bar(n, most int64) string {
 	if n <= 0 {
 		return ""

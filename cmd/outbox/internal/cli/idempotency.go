@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
-// keyStatuses are those of the keys that list shows.
+// keyStatuses are the statuses of the keys that list shows.
 var keyStatuses = []oncekey.KeyStatus{oncekey.KeyHeld, oncekey.KeyAbandoned, oncekey.KeyFailed, oncekey.KeyDone}
 
 // abandoned is the status of a key that is held, and whose lease is over.
@@ -81,7 +81,7 @@ Keys in Redis are not counted.`,
 	return c
 }
 
-// withKeys runs fn with the table of keys, whose prefix is that of --prefix, or none.
+// withKeys runs fn with the table of keys, with the prefix of --prefix, or none.
 func (a *app) withKeys(c *cobra.Command, fn func(ctx context.Context, store *sqlonce.Store) error) error {
 	return a.withKind(c, "keys", func(ctx context.Context, db *database) error {
 		store, err := sqlonce.New(db.DB, sqlonce.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.prefix})
@@ -147,7 +147,7 @@ index if --scope is given too. Exit code 1: no such key.`,
 	return c
 }
 
-// hintScope says that no key has the scope of a filter.
+// hintScope warns that no key has the scope of a filter.
 func (a *app) hintScope(ctx context.Context, store *sqlonce.Store, scope string) {
 	scopes, err := store.Backlog(ctx, maxCounted)
 	if err == nil {
@@ -156,8 +156,8 @@ func (a *app) hintScope(ctx context.Context, store *sqlonce.Store, scope string)
 	}
 }
 
-// keyRows reads the keys that a filter selects, and says whether there are more. Without the id of a
-// key it looks at maxCounted keys.
+// keyRows reads the keys that a filter selects, and reports whether there are more. Without the id
+// of a key it looks at maxCounted keys.
 func keyRows(ctx context.Context, store *sqlonce.Store, f keyFilter) (all []keyRow, more bool, err error) {
 	all = []keyRow{}
 	q := oncekey.KeyQuery{Scope: f.scope, Tenant: f.tenant, ID: f.id}

@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 )
 
-// inboxStatuses are those of the messages that list shows.
+// inboxStatuses are the statuses of the messages that list shows.
 var inboxStatuses = []inbox.Status{
 	inbox.StatusFailed, inbox.StatusDead, inbox.StatusRedriven, inbox.StatusDiscarded, inbox.StatusProcessing,
 }
@@ -108,7 +108,7 @@ func (a *app) inboxCommand() *cobra.Command {
 	return c
 }
 
-// withInbox runs fn with the tables of the inbox, whose prefix is that of --prefix, or none.
+// withInbox runs fn with the tables of the inbox, with the prefix of --prefix, or none.
 func (a *app) withInbox(
 	c *cobra.Command, fn func(ctx context.Context, db *database, store *sqlinbox.Store) error,
 ) error {
@@ -187,7 +187,7 @@ and arrival. The inbox has no payloads: they are in the broker, or in its poison
 	return c
 }
 
-// inboxRows lists at most limit messages, and says whether there are more.
+// inboxRows lists at most limit messages, and reports whether there are more.
 func inboxRows(ctx context.Context, store *sqlinbox.Store, f inboxFilter, limit int) (all []inboxRow, more bool,
 	err error,
 ) {
@@ -233,7 +233,7 @@ func (a *app) printInboxRows(page inboxPage) {
 	a.notePaging(page.paging)
 }
 
-// hintInbox says which name of a filter no handler has.
+// hintInbox warns that no handler has a name of a filter.
 func (a *app) hintInbox(ctx context.Context, store *sqlinbox.Store, f inboxFilter) {
 	handlers, err := store.Backlog(ctx, 1)
 	if err != nil {
@@ -356,7 +356,7 @@ func (a *app) inboxMutate(
 	return perr
 }
 
-// deadKeys reads the dead messages of a consumer, or those of them with the ids.
+// deadKeys reads the dead messages of a consumer, only those with the ids if there are any.
 func deadKeys(ctx context.Context, store *sqlinbox.Store, f inboxFilter, ids []string) (keys []inbox.Key, err error) {
 	q := inbox.DeadQuery{Consumer: f.consumer, Handler: f.handler, Limit: 1000}
 	for {
@@ -376,7 +376,7 @@ func deadKeys(ctx context.Context, store *sqlinbox.Store, f inboxFilter, ids []s
 	}
 }
 
-// missing reports whether an id is that of no key.
+// missing reports whether an id belongs to no key.
 func missing(keys []inbox.Key, ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool {
 		return !slices.ContainsFunc(keys, func(k inbox.Key) bool { return k.EventID == id })

@@ -49,7 +49,7 @@ type migrationChange struct {
 type states struct {
 	all      []migrationState
 	recorded bool   // there is a table of versions
-	newer    string // the tables are of a newer version than this program knows, in words; empty: they are not
+	newer    string // in words, if the tables have a newer version than this program; else empty
 }
 
 func (db *database) states(ctx context.Context, k kind, p place) (s states, err error) {
@@ -253,7 +253,7 @@ func (a *app) down(ctx context.Context, db *database, k kind, to int, dryRun, ye
 	})
 }
 
-// mayUndo says what a down costs, and asks.
+// mayUndo describes the consequences of a down, and asks.
 func (a *app) mayUndo(ctx context.Context, db *database, k kind, p place, undo []migrationState, yes bool) error {
 	what := fmt.Sprintf("%d migrations of the %s tables in %s are undone", len(undo), k.name, db.name)
 	if undo[len(undo)-1].Version == 1 {

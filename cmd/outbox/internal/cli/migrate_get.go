@@ -151,7 +151,7 @@ never replaces a different file. With Atlas, run "atlas migrate hash" afterwards
 	return c
 }
 
-// dialectFor returns the dialect of that name, or else that of the database's address.
+// dialectFor returns the dialect of that name, or else by the database's address.
 func (a *app) dialectFor(name string) (core.Dialect, error) {
 	if name != "" {
 		d, ok := dialects[name]

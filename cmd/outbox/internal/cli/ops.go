@@ -18,7 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// session is an outbox in its database, with what operators ask of it. It does not relay.
+// session is an outbox in its database, with the API for operators. It does not relay.
 type session struct {
 	db  *database
 	ob  *core.Outbox
@@ -103,8 +103,8 @@ func (a *app) withOutboxOf(
 	})
 }
 
-// hintUnseen tells the person that no event in the table has a name that a command was given,
-// because it may be misspelled. A failure of the query does not fail the command.
+// hintUnseen warns that no event in the table has a name given to a command, because it may be
+// misspelled. A failure of the query does not fail the command.
 func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
 	for _, name := range []struct {
 		what, value, hint string
@@ -128,7 +128,7 @@ func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
 	}
 }
 
-// filterFlags are those of ops.Filter.
+// filterFlags registers flags for ops.Filter.
 func filterFlags(c *cobra.Command, f *ops.Filter) {
 	c.Flags().StringVar(&f.Topic, "topic", "", "only of this topic")
 	c.Flags().StringVar(&f.Type, "type", "", "only of this type")
@@ -175,7 +175,7 @@ func (m *moments) Type() string { return "time" }
 // eventPage is what `outbox list` prints: an ops.Page.
 type eventPage struct {
 	Events []listedEvent `json:"events"`
-	// Chain is that of --cause.
+	// Chain is the chain for --cause.
 	Chain *ops.Chain `json:"chain,omitempty"`
 	paging
 }
@@ -261,7 +261,7 @@ func (a *app) printEvents(events []listedEvent) {
 		})
 }
 
-// printChain prints what an event was caused by and what it has caused. Nil: it has no chain.
+// printChain prints the causes and the consequences of an event. Nil: it has no chain.
 func (a *app) printChain(c *ops.Chain) {
 	if c == nil {
 		return
@@ -302,7 +302,7 @@ failed attempts. Refusals during an outage cost no attempt and are not among the
 				for i, d := range found {
 					if !payload {
 						d.Content.Payload, d.Content.Headers = nil, nil
-						for i := range d.Audit { // what an edit changed is confidential too
+						for i := range d.Audit { // the difference of an edit is confidential too
 							d.Audit[i].Detail = ""
 						}
 					}
@@ -320,7 +320,8 @@ failed attempts. Refusals during an outage cost no attempt and are not among the
 	return c
 }
 
-// details is all about an event, with what is known about it if a reader of the log publishes it.
+// details is all about an event, with the state of its publication if a reader of the log publishes
+// it.
 type details struct {
 	ops.Details
 	logState
@@ -395,7 +396,7 @@ func (a *app) printDetails(d details, payload bool) {
 	a.sayf("\n")
 }
 
-// pathWords say how a relay got an event.
+// pathWords describe how a relay got an event.
 var pathWords = map[core.Path]string{
 	core.PathHot: "straight from its commit", core.PathCold: "by the poller", "": "by an unknown path",
 }
@@ -461,7 +462,7 @@ ID is a row id or an event id. Exit code 1: no row has that id.`,
 	}
 }
 
-// printOutcomes says what each consumer did with an event.
+// printOutcomes prints what each consumer did with an event.
 func (a *app) printOutcomes(x ops.Explanation) {
 	for _, o := range x.Consumers {
 		a.sayf("%s\n", o.Said)

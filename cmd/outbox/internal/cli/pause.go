@@ -23,7 +23,7 @@ type pauseList struct {
 
 func pauseRowOf(p core.Pause) pauseRow { return pauseRow(p) }
 
-// name is how people name what is paused.
+// name is the target of a pause in words.
 func (p pauseRow) name() string {
 	switch {
 	case p.All:
@@ -34,7 +34,7 @@ func (p pauseRow) name() string {
 	return "destination " + p.Topic
 }
 
-// text says who has paused it, since when, until when and why.
+// text describes a pause: by whom, since when, until when and why.
 func (p pauseRow) text() string {
 	return fmt.Sprintf("%s is paused by %s since %s until %s: %s", p.name(), short(p.Actor), moment(p.Since), p.end(),
 		short(p.Reason))
@@ -111,7 +111,7 @@ type reach struct {
 	Waiting ops.Count `json:"waiting"` // open events
 }
 
-// reachOf counts the open events that a filter selects, and tells the person before the change.
+// reachOf counts the open events that a filter selects, and prints the number before the change.
 func (a *app) reachOf(ctx context.Context, api *ops.API, what string, f ops.Filter, dryRun bool) (r reach, err error) {
 	f.Statuses = []ops.Status{ops.StatusNew, ops.StatusRetry}
 	r.DryRun = dryRun
@@ -122,7 +122,7 @@ func (a *app) reachOf(ctx context.Context, api *ops.API, what string, f ops.Filt
 	return r, nil
 }
 
-// confirmReach tells the person which events an action concerns, and asks.
+// confirmReach prints the events that an action concerns, and asks.
 func (a *app) confirmReach(ctx context.Context, db *database, api *ops.API, w who, action string, f ops.Filter,
 ) (reach, error) {
 	r, err := a.reachOf(ctx, api, action, f, w.dryRun)
@@ -133,7 +133,7 @@ func (a *app) confirmReach(ctx context.Context, db *database, api *ops.API, w wh
 	return r, a.confirm(ctx, w, a.tables(db, "outbox"), action+r.words())
 }
 
-// waits says how many events wait.
+// waits describes how many events wait.
 func (r reach) waits() string {
 	if r.Waiting.N == 1 {
 		return r.Waiting.String() + " event waits"
@@ -141,10 +141,10 @@ func (r reach) waits() string {
 	return r.Waiting.String() + " events wait"
 }
 
-// words are those of a question.
+// words are the words for a question.
 func (r reach) words() string { return " (" + r.waits() + ")" }
 
-// noteByLog says that the events of a reader of the log are not among those that wait, if some of
+// noteByLog notes that the events of a reader of the log are not among the waiting ones, if some of
 // them may wait. A failure of the question is no failure of the command.
 func (a *app) noteByLog(ctx context.Context, db *database) {
 	if waits, err := db.mayWaitInLog(ctx, a.schema, a.prefixOf()); err == nil && waits {

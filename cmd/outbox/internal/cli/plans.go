@@ -208,7 +208,7 @@ func stopShare(c *cobra.Command, share float64) float64 {
 	return share
 }
 
-// planToApply reads a plan, and refuses one that cannot be applied.
+// planToApply reads a plan, and refuses it if it cannot be applied.
 func planToApply(ctx context.Context, api *ops.API, action ops.Action, id string) (ops.StoredPlan, error) {
 	p, err := api.StoredPlan(ctx, id)
 	switch {
@@ -362,7 +362,7 @@ func (a *app) plansShowCommand() *cobra.Command {
 
 type endPlan func(ctx context.Context, id, actor, reason string) (ops.StoredPlan, error)
 
-// dryPlan is what a dry run prints: the plan as it is, or would be.
+// dryPlan is the output of a dry run: the plan as it is, or would be.
 type dryPlan struct {
 	ops.StoredPlan
 	DryRun bool `json:"dry_run"`

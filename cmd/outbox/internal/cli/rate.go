@@ -22,7 +22,7 @@ type rateList struct {
 
 func rateRowOf(r core.Rate) rateRow { return rateRow(r) }
 
-// limits says in words what the destination gets.
+// limits describes the limit of the destination.
 func (r rateRow) limits() string {
 	perSecond := strconv.FormatFloat(r.PerSecond, 'f', -1, 64) + " events a second"
 	inFlight := strconv.Itoa(r.InFlight) + " in flight"

@@ -205,7 +205,7 @@ func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) (err erro
 	return runAll(ctx, all, logger)
 }
 
-// runAll runs all relays until ctx ends, or one of them ends with an error.
+// runAll runs all relays until ctx ends, or a relay ends with an error.
 func runAll(ctx context.Context, all []*relayed, logger *slog.Logger) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -241,7 +241,7 @@ func longest(all []*relayed) (d time.Duration) {
 	return d
 }
 
-// probes serves what is asked of the process. It is not ready when ctx has ended.
+// probes serves requests about the process. It is not ready when ctx has ended.
 func probes(ctx context.Context, registry *prometheus.Registry, boxes []*core.Outbox) http.Handler {
 	mux := http.NewServeMux()
 	ready := health.Ready(boxes...)

@@ -62,7 +62,8 @@ func (f *relayFlags) checkLog(refuse func(is bool, format string, args ...any)) 
 		f.connections, leastOfLog)
 }
 
-// openLog makes the relay that reads the log. cfg is that of its outbox, without the table.
+// openLog makes the relay that reads the log. cfg is the configuration of its outbox, without the
+// table.
 func (o *relayed) openLog(ctx context.Context, cfg core.Config) (err error) {
 	if o.db.dialect != core.Postgres {
 		return usage("--slot %s: only the log of PostgreSQL is read, and this is %s: leave --slot out", o.slot,

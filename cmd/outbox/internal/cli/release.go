@@ -150,7 +150,7 @@ func (r *releaseCommand) selects(p inbox.Parked) bool {
 	return true
 }
 
-// absent returns those of --event that are not in the queue.
+// absent returns the ids of --event that are not in the queue.
 func (r *releaseCommand) absent() (ids []string) {
 	for _, id := range r.events {
 		if !r.seen[id] {
@@ -225,7 +225,7 @@ func (a *app) release(ctx context.Context, db *database, store *sqlinbox.Store, 
 		if err := a.releasePlanned(r, plan); err != nil || r.dryRun || plan.Sent+plan.Done == 0 {
 			return err
 		}
-		if r.limit == 0 { // messages that are parked meanwhile are not among those that the person saw
+		if r.limit == 0 { // messages that are parked meanwhile are not among the messages that the person saw
 			r.limit = plan.Sent
 		}
 		return a.releaseConfirmed(ctx, db, api, r, plan.Sent, run)
@@ -233,7 +233,8 @@ func (a *app) release(ctx context.Context, db *database, store *sqlinbox.Store, 
 	return a.releaseConfirmed(ctx, db, api, r, 0, run)
 }
 
-// releasePlanned prints what would be released. Its error says that it is not what was asked for.
+// releasePlanned prints what would be released. It returns an error if the plan does not match the
+// request.
 func (a *app) releasePlanned(r *releaseCommand, plan inbox.Released) error {
 	out := releaseOutput{DryRun: true, Consumer: r.consumer, Queue: r.queue.name, Released: plan, Groups: plan.Groups}
 	if out.Groups == nil {

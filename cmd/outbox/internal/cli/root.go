@@ -59,7 +59,7 @@ func Run(ctx context.Context, args []string, env Environment) int {
 			if m := noArgument.FindStringSubmatch(text); m != nil && !c.HasSubCommands() { // cobra calls it a command
 				text = fmt.Sprintf("%s takes no arguments, and got %s: what it selects is in its flags", m[2], m[1])
 			}
-			if strings.Contains(text, " arg(s), ") { // cobra counts them, and does not say which
+			if strings.Contains(text, " arg(s), ") { // cobra counts them, and does not name the missing one
 				text += ": " + strings.TrimSuffix(c.UseLine(), " [flags]")
 			}
 		}
@@ -77,7 +77,7 @@ var noArgument = regexp.MustCompile(`^unknown command ("[^"]*") for "([^"]*)"$`)
 // packages are names of packages before an error, or before the error in it.
 var packages = regexp.MustCompile(`(^|: )(?:(?:outbox|ops|sqloutbox|config): )+`)
 
-// withoutPackages leaves out names that tell a person nothing.
+// withoutPackages removes names of packages, which do not help a person.
 func withoutPackages(text string) string { return packages.ReplaceAllString(text, "$1") }
 
 // withFlags is the text of err with the flags of a command in place of the fields that they set.
@@ -264,7 +264,7 @@ func limitFlag(c *cobra.Command, to *int, limit, most int) {
 	_ = c.Flags().SetAnnotation("limit", atMost, []string{strconv.Itoa(most)})
 }
 
-// complete says which values of a flag a shell offers.
+// complete sets the values of a flag that a shell offers.
 func complete(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -38,10 +38,10 @@ type relayRow struct {
 	Alive    bool      `json:"alive"`
 	SeenSecs float64   `json:"seen_seconds_ago"`
 	Started  time.Time `json:"started_at"`
-	// AllTopics: it takes every topic but those of effects, and Topics in addition.
+	// AllTopics: it takes every topic except for effects, and Topics in addition.
 	AllTopics bool     `json:"all_topics"`
 	Topics    []string `json:"topics"`
-	// What its memory knew at its last heartbeat.
+	// From its memory at its last heartbeat.
 	Stopped   []stoppedRow `json:"stopped"`
 	Stuck     int          `json:"stuck"`      // publishes that have not returned
 	HotFull   bool         `json:"hot_full"`   // the fast path has no room
@@ -148,7 +148,7 @@ func relayRowOf(r core.RelayStatus) relayRow {
 	return row
 }
 
-// problems says what a relay that is alive says of itself.
+// problems reports the problems in a live relay's heartbeat.
 func (r *relayRow) problems(say func(found, cause, fix string)) {
 	if !r.Alive {
 		return

@@ -22,7 +22,7 @@ type tail struct {
 	limit                         int
 
 	*session
-	seen    map[core.RowID]bool // those of the overlap
+	seen    map[core.RowID]bool // rows of the overlap
 	printed int
 }
 
@@ -107,7 +107,7 @@ func (a *app) tail(c *cobra.Command, t tail) error {
 	}
 }
 
-// tailOnce reads the rows of the last time, and prints those that were not seen before.
+// tailOnce reads the rows of the last time, and prints new ones.
 func (a *app) tailOnce(ctx context.Context, t *tail, back time.Duration, show bool) (bool, error) {
 	now, err := t.db.now(ctx)
 	if err != nil {

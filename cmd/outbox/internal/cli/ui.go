@@ -23,7 +23,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/outboxui"
 )
 
-// ui is what the flags of `outbox ui` say.
+// ui has the flags of `outbox ui`.
 type ui struct {
 	who
 	listen      string
@@ -203,7 +203,7 @@ func (a *app) serveUI(ctx context.Context, l net.Listener, page http.Handler) er
 	return nil
 }
 
-// tokenGuard lets those see a page who have its token, from the address or from a cookie.
+// tokenGuard shows a page only with its token, from the address or from a cookie.
 type tokenGuard struct {
 	page   http.Handler
 	at     string // host and port
@@ -226,7 +226,7 @@ func newTokenGuard(page http.Handler, at net.Addr) *tokenGuard {
 
 func (g *tokenGuard) address() string { return "http://" + g.at + "/?token=" + g.token }
 
-// is compares in a time that tells nothing of the token.
+// is compares in a time that reveals nothing about the token.
 func (g *tokenGuard) is(token string) bool {
 	a, b := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(g.token))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1

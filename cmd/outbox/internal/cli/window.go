@@ -132,8 +132,8 @@ name of its inbox, or any other name. --keep forever is for a consumer that neve
 	return c
 }
 
-// changeWindow prints what a consumer has declared, asks, and changes it by do. It says then what it
-// has done, and prints the window as it is.
+// changeWindow prints what a consumer has declared, asks, and changes it by do. It then prints
+// done, and the window as it is.
 func (a *app) changeWindow(c *cobra.Command, w who, row windowRow, ask, done string,
 	do func(ctx context.Context, api *ops.API) error,
 ) error {

@@ -159,7 +159,6 @@ func TestDocumentedRights(t *testing.T) {
 		actors["viewer"].looksAtPages()
 		actors["operator"].looksAtPages()
 		actors["operator"].revealsOnPage()
-		actors["operator"].releases()
 	})
 }
 
@@ -312,10 +311,8 @@ func (a *actor) revealsOnPage() {
 
 // releases releases a message of a poison queue, which the consumer processes.
 func (a *actor) releases() {
-	a.Helper()
 	p := newParking(a.admin)
 	p.park(core.NewEventID(), "ada")
 	p.consume()
-	a.require(a.run("inbox", "release", "--consumer", "mailer", "--from", p.from, "--reason", "x", "--yes"), ExitOK,
-		"1 message sent, 1 of them processed")
+	a.cli("inbox", "release", "--consumer", "mailer", "--from", p.from, "--reason", "x", "--yes")
 }

@@ -388,6 +388,7 @@ var operatorsWork = []feature{
 	changes("effects redrive {effect} --reason x --yes"),
 	changes("effects discard {effect} --reason x --yes"),
 	{"erase", (*actor).erases},
+	{"inbox release", (*actor).releases},
 	{"reveal", func(a *actor) {
 		row, err := core.ParseRowID(a.dies(core.NewEventID()))
 		a.must(err)

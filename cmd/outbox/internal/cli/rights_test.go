@@ -132,6 +132,7 @@ func cast(w *world) (grants map[string][]grant, actors map[string]*actor) {
 	for _, name := range slices.Sorted(maps.Keys(grants)) {
 		as := w.role(grantTexts(grants[name])...)
 		as.shared = as.open()
+		as.shared.SetMaxIdleConns(-1) // MySQL looks at new rights on a database when a connection begins
 		actors[name] = &actor{world: as, admin: w}
 	}
 	if len(grants) != len(rolesWork) {

@@ -178,7 +178,9 @@ func TestDocumentedRightsAreNeeded(t *testing.T) {
 				}
 				a := actors[name]
 				w.exec(w.named(a.user(), g.revoke()))
-				if err := a.work(features); !denied(err) {
+				locks := w.dialect == core.MySQL && g.privilege == "UPDATE" && // DELETE may lock rows there
+					slices.Contains(grants[name], grant{"DELETE", g.on})
+				if err := a.work(features); !denied(err) && (err != nil || !locks) {
 					w.Errorf("%s: nothing is refused without %s: %v", name, g.statement(), err)
 				}
 				w.exec(w.named(a.user(), g.statement()))

@@ -224,8 +224,11 @@ func (a *actor) consumes() {
 func (a *actor) keepsKeys() {
 	store, err := sqlonce.New(a.open(), sqlonce.Config{Dialect: a.dialect})
 	a.must(err)
-	for range 2 {
-		a.must(errOf(store.Register(a.Context(), "POST /orders", "example.com/a")))
+	a.must(errOf(store.Register(a.Context(), "POST /orders", "example.com/old")))
+	a.admin.exec("UPDATE idempotency_program SET seen_at = '2020-01-01 00:00:00'")
+	a.must(errOf(store.Register(a.Context(), "POST /orders", "example.com/a")))
+	if a.admin.rows("idempotency_program WHERE program = 'example.com/old'") > 0 {
+		a.must(errors.New("denied: an old program is not forgotten"))
 	}
 	runner, err := oncekey.New(oncekey.Config{Store: store, Lease: time.Second})
 	a.must(err)
@@ -238,7 +241,6 @@ func (a *actor) keepsKeys() {
 		}
 	}
 	a.admin.exec("UPDATE idempotency_key SET expires_at = created_at")
-	a.admin.exec("UPDATE idempotency_program SET seen_at = '2020-01-01 00:00:00'")
 	a.admin.await("old keys are deleted", func() bool {
 		a.must(errOf(store.Cleanup(a.Context(), 10)))
 		return a.admin.rows("idempotency_key") == 0

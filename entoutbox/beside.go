@@ -16,13 +16,13 @@ func refuseBeside[T Tx](ctx context.Context, begin func(context.Context) (T, err
 		return nil
 	}
 	p, err := below(ctx, tx)
-	if err != nil || p.tx == nil || p.tx.ended.Load() || p.tx.driver != driverOf(ctx, begin) {
-		return nil //nolint:nilerr // it is over, or of another driver
+	if err == nil && p.tx != nil && !p.tx.ended.Load() && p.tx.driver == driverOf(ctx, begin) {
+		return fmt.Errorf("%w: the context carries an open %T of the same client, which other code began (entgql's "+
+			"Transactioner does), and a second one would commit by itself: to join it, put it into the context with "+
+			"entoutbox.Context(ctx, tx) where it begins; to have a second one, take it out with "+
+			"ent.NewTxContext(ctx, nil)", core.ErrOtherTransactor, tx)
 	}
-	return fmt.Errorf("%w: the context carries an open %T of the same client, which other code began (entgql's "+
-		"Transactioner does), and a second one would commit by itself: to join it, put it into the context with "+
-		"entoutbox.Context(ctx, tx) where it begins; to have a second one, take it out with ent.NewTxContext(ctx, nil)",
-		core.ErrOtherTransactor, tx)
+	return nil // it is over, or of another driver
 }
 
 // carried returns the value of type T that ctx carries under the key of other code, which is not

@@ -19,8 +19,8 @@ type Conn interface {
 }
 
 // Publish records events in the transaction of conn, in one statement where the database allows it.
-// They are sent after the commit. A nil conn stands for the transaction that ctx carries: that of
-// WithTx, of RunInTx of a Transactor, or of the mutation in an On function. Errors are those of
+// They are sent after the commit. A nil conn stands for ctx's transaction, from WithTx, from
+// RunInTx of a Transactor, or from the mutation in an On function. For errors see
 // core.Outbox.Publish and TxOf. Outside a transaction the error is core.ErrNoTransaction, and
 // nothing was written. After an error roll the transaction back. To know the id of an event, set
 // Event.ID to core.NewEventID().
@@ -85,7 +85,7 @@ func inTx(ctx context.Context, conn Conn) (p probe, err error) {
 	case err != nil:
 		return p, err
 	case p.tx == nil:
-		return p, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
+		return p, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use its client",
 			core.ErrNoTransaction, conn)
 	}
 	return p, nil

@@ -20,7 +20,7 @@ type Tx interface {
 // WithTx runs fn in a transaction that begin begins: client.Tx, or a function that calls
 // client.BeginTx. It commits when fn returns nil, and rolls back when fn returns an error or
 // panics. The context given to fn carries the transaction, and Publish finds it there. The root
-// client is not in the transaction: what it changes by mistake commits by itself, as without
+// client is not in the transaction: a change through it by mistake commits on its own, as without
 // WithTx.
 //
 // Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction.
@@ -92,9 +92,9 @@ func ending(tx Tx, fn func() error) (err error) {
 }
 
 // Transactor makes a core.Transactor of begin, as the inbox needs it: RunInTx runs its function in
-// WithTx. FromContext returns the transaction to work with. If begin is nil, core.CheckTransactor
-// returns an error, and so do the functions that take the Transactor, such as those of an inbox.
-// Otherwise RunInTx returns it. The result is safe for use by several goroutines.
+// WithTx. FromContext returns the transaction to work with. If begin is nil, an error is returned
+// by core.CheckTransactor, by functions that take the Transactor (such as an inbox's), and
+// otherwise by RunInTx. The result is safe for use by several goroutines.
 func Transactor[T Tx](begin func(context.Context) (T, error)) core.Transactor {
 	return transactor[T]{begin}
 }
@@ -133,7 +133,7 @@ func FromContext[T Tx](ctx context.Context) (T, error) {
 	}
 	tx, ok := s.user.(T)
 	if !ok {
-		return none, fmt.Errorf("%w: the one of Ent in the context is a %T, not a %T", core.ErrNoTransaction, s.user,
+		return none, fmt.Errorf("%w: Ent's transaction in the context is a %T, not a %T", core.ErrNoTransaction, s.user,
 			none)
 	}
 	return tx, nil

@@ -54,7 +54,7 @@ func ExampleOpenPool() {
 	config.MaxConns = 20
 	_, _, err = pgxoutbox.OpenPool(context.Background(), config, pgxoutbox.OpenConfig{Dialect: core.SQLite})
 	fmt.Println(err)
-	// Output: sqloutbox: Config.Dialect is "sqlite", and a Pool is one of PostgreSQL
+	// Output: sqloutbox: Config.Dialect is "sqlite", and a Pool is for PostgreSQL
 }
 
 // A pool that the program has already. No server is needed to make its outbox.

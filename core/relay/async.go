@@ -69,7 +69,7 @@ type handover struct {
 	returned bool // the worker is out of the call
 	p        published
 
-	worker atomic.Uint32 // one of the next
+	worker atomic.Uint32 // workerInCall, workerReturned or workerLost
 }
 
 // Where the worker of a handover is.

@@ -48,7 +48,7 @@ func (s *state) refused(it *item, cause error) refusalVerdict {
 	return v
 }
 
-// unavailable notes an outage that the publisher told of.
+// unavailable records an outage that the publisher reported.
 func (s *state) unavailable(it *item, cause error) {
 	d := it.dest
 	if wait := putOff(cause); wait > 0 {

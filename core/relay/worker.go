@@ -59,7 +59,7 @@ type job struct {
 	handover *handover // of an AsyncPublisher
 }
 
-// worker publishes one item after another until it is told to stop.
+// worker publishes items until shutdown or until it is not needed.
 func (r *engine) worker() {
 	var it *item // the item that is with the publisher
 	defer func() {

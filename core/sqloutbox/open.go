@@ -25,27 +25,27 @@ type OpenConfig struct {
 	AutoCreate bool
 	// Routes names the topics of event types; see core.Config. Default: the aggregate type.
 	Routes map[string][]string
-	// Relay says how events are published: pauses, attempts, retention, limits. Default: that of
-	// relay.Config.
+	// Relay configures the publishing: pauses, attempts, retention, limits. Default: relay.Config's
+	// defaults.
 	Relay relay.Config
-	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
+	// Logger gets warnings and errors for operators. Default: core.DefaultLogger, which writes
 	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *core.Observer
-	// Tracer has callbacks for traces, those of module oteloutbox for example. Default: none.
+	// Tracer has callbacks for traces, such as those of module oteloutbox. Default: none.
 	Tracer *core.Tracer
-	// DeadPolicy says what a dead event means for its key. Default: core.BlockKey.
+	// DeadPolicy decides what a dead event does to its key. Default: core.BlockKey.
 	DeadPolicy core.DeadPolicy
 	// BacklogLimit makes Publish fail with core.ErrBacklogFull while too
 	// many events wait in the table. Default: no limit.
 	BacklogLimit core.BacklogLimit
-	// Schema and Prefix say where the tables are; see Config. Default: the connection's
-	// schema, and DefaultPrefix.
+	// Schema and Prefix are the place of the tables; see Config. Default: the connection's schema,
+	// and DefaultPrefix.
 	Schema, Prefix string
 	// PartitionEvery is for a table with partitions on PostgreSQL; see Config. Default: none.
 	PartitionEvery time.Duration
-	// Dialect of the database. Default: the driver tells it, as for sqltx.Connector.
+	// Dialect of the database. Default: the dialect of the driver, as for sqltx.Connector.
 	Dialect core.Dialect
 	// Codec encodes Event.Data. Default: core.JSON.
 	Codec core.Codec
@@ -59,8 +59,8 @@ type OpenConfig struct {
 	RejectUntracked bool
 	// Node is the name of this process in the table. Default: host name and process id.
 	Node string
-	// Wake says how relays hear of the commits of other processes; see core.Config. Default: what
-	// the tables do by themselves.
+	// Wake connects relays with the commits of other processes; see core.Config. Default: the
+	// tables' own way.
 	Wake core.WakePolicy
 	// RelayedByLog leaves publishing to a program that reads the log of the database, such as
 	// Debezium; see core.Config. Default: relays of this project publish.
@@ -81,9 +81,10 @@ type OpenConfig struct {
 //	defer db.Close()
 //	go ob.Run(ctx)
 //
-// Open is short for sqltx.Open, New, Repository.Migrate and core.New. Only AutoCreate needs the
-// database: Open waits for it until ctx ends, at most a minute. Open returns an error for a wrong
-// configuration, an unknown driver, and a failed migration. It leaves nothing open then.
+// Open is short for sqltx.Open, NewWithDialect, Repository.Migrate and core.New. Only AutoCreate
+// needs the database: Open waits for it until ctx ends, at most a minute. Open returns an error for a
+// wrong configuration, an unknown driver, a server that is not supported, and a failed migration. It
+// leaves nothing open then.
 func Open(ctx context.Context, driverName, dsn string, cfg OpenConfig) (*sql.DB, *core.Outbox, error) {
 	pool, err := sqltx.Open(driverName, dsn, cfg.Dialect)
 	if err != nil {
@@ -121,7 +122,7 @@ func (c OpenConfig) onPool(ctx context.Context, pool *sql.DB) (*core.Outbox, err
 			return nil, err
 		}
 	}
-	repo, err := New(pool, c.tables(d))
+	repo, err := NewWithDialect(ctx, pool, d, c.tables())
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +130,8 @@ func (c OpenConfig) onPool(ctx context.Context, pool *sql.DB) (*core.Outbox, err
 }
 
 // tables returns where the tables are.
-func (c OpenConfig) tables(d core.Dialect) Config {
-	return Config{Dialect: d, Schema: c.Schema, Prefix: c.Prefix, PartitionEvery: c.PartitionEvery}
+func (c OpenConfig) tables() Config {
+	return Config{Schema: c.Schema, Prefix: c.Prefix, PartitionEvery: c.PartitionEvery}
 }
 
 func (c OpenConfig) outbox(ctx context.Context, repo *Repository) (*core.Outbox, error) {

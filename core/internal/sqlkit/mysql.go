@@ -21,6 +21,9 @@ func (mysql) schemas() bool { return true }
 
 func (mysql) rebind(query string) string { return query }
 
+// askVersion asks for the comment too: a setting of TiDB changes its VERSION().
+func (mysql) askVersion() string { return "SELECT CONCAT(VERSION(), ' ', @@version_comment)" }
+
 func (mysql) readOnly() string { return "SELECT @@global.read_only" }
 
 func (mysql) tableOptions() string { return " ENGINE = InnoDB" }
@@ -67,7 +70,7 @@ func (mysql) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return p.apply(ctx, onTransactor{t})
 }
 
-// onTransactor runs each statement by itself, on MySQL and MariaDB. The servers commit after each
+// onTransactor runs each statement on its own, on MySQL and MariaDB. The servers commit after each
 // change of the schema anyway. Several processes may do so at once, because every statement may be
 // repeated.
 type onTransactor struct{ core.Transactor }

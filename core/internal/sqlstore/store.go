@@ -37,14 +37,14 @@ type Store struct {
 }
 
 // Runner runs the statements of a store in the database of another one, and repeats them after a
-// conflict with other transactions. Its errors are those of the driver.
+// conflict with other transactions. It returns the driver's errors.
 type Runner struct {
 	// Single runs one statement as a transaction of its own, InTx several.
 	Single, InTx func(ctx context.Context, fn func(q sqlkit.Querier) error) error
 }
 
 // New returns the Store on a pool. If cfg names no dialect, New asks the database, for at most ten
-// seconds. Otherwise New sends no statement.
+// seconds, and refuses a server that is not supported. Otherwise New sends no statement.
 func New(pool *sql.DB, t *Tables, cfg Config) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New(t.Package + ": db is nil")
@@ -54,7 +54,7 @@ func New(pool *sql.DB, t *Tables, cfg Config) (*Store, error) {
 		defer cancel()
 		d, err := sqlkit.Detect(ctx, pool)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", t.Package, err)
+			return nil, t.refusal(err)
 		}
 		cfg.Dialect = d
 	}
@@ -63,6 +63,18 @@ func New(pool *sql.DB, t *Tables, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	return &Store{Names: n, tables: t, pool: pool}, nil
+}
+
+// CheckServer refuses a server that is not supported.
+func (t *Tables) CheckServer(ctx context.Context, q sqlkit.Querier, d core.Dialect) error {
+	return t.refusal(sqlkit.CheckServer(ctx, q, d))
+}
+
+func (t *Tables) refusal(err error) error {
+	if sqlkit.Refused(err) {
+		return fmt.Errorf("%s: %w; %s.Config.Dialect skips this check", t.Package, err, t.Package)
+	}
+	return t.Wrap("ask for the version", err)
 }
 
 // On returns the Store in the database of a Transactor. cfg.Dialect is required.
@@ -98,7 +110,7 @@ func (s *Store) Single(ctx context.Context, what string, fn func(q sqlkit.Querie
 	return s.Wrap(what, sqlkit.Retry(ctx, func() error { return fn(sqlkit.On{Conn: s.pool}) }))
 }
 
-// List returns what scan makes of each row of a query, which is a transaction of its own.
+// List returns the results of scan for the rows of a query, which is a transaction of its own.
 func List[T any](ctx context.Context, s *Store, what, text string, args []any, scan func(rows core.Rows) (T, error),
 ) ([]T, error) {
 	return sqlkit.AskRows(ctx, s.Single, what, text, args, scan)
@@ -153,7 +165,7 @@ func (t *Tables) Wrap(what string, err error) error {
 	return errtext.Errorf("%s: %s: %w", t.Package, what, err)
 }
 
-// noTables is an error that says itself which table is missing.
+// noTables is an error that names the missing table.
 type noTables struct{ error }
 
 func (e noTables) Unwrap() []error { return []error{core.ErrNoTables, e.error} }
@@ -161,7 +173,7 @@ func (e noTables) Unwrap() []error { return []error{core.ErrNoTables, e.error} }
 // Vanished is how often a row may be deleted between two statements.
 const Vanished = 3
 
-// ErrVanished says that a row was deleted more often than Vanished allows.
+// ErrVanished: a row was deleted more often than Vanished allows.
 var ErrVanished = errors.New("the key comes and goes: it is being deleted while it is in use; " +
 	"is its time to live very short?")
 

@@ -22,6 +22,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
 // database is the database of a command.
@@ -58,7 +59,10 @@ func (a *app) open(ctx context.Context, absent, create bool) (*database, error) 
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err = db.PingContext(asking); err == nil {
-		return db, nil
+		if err = db.supported(asking); err == nil {
+			return db, nil
+		}
+		return nil, errors.Join(err, db.Close())
 	}
 	if errors.Is(asking.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("%s does not answer within %s: is it the address of such a database?", db.name, limit)
@@ -66,6 +70,15 @@ func (a *app) open(ctx context.Context, absent, create bool) (*database, error) 
 		err = db.unreachable(err)
 	}
 	return nil, errors.Join(err, db.Close())
+}
+
+// supported refuses a server that the tables cannot be in.
+func (db *database) supported(ctx context.Context) error {
+	_, err := sqloutbox.NewWithDialect(ctx, db.DB, db.dialect, sqloutbox.Config{})
+	if err != nil {
+		return fmt.Errorf("%s: %w", db.name, errors.Unwrap(err)) // without the hint for a program
+	}
+	return nil
 }
 
 // withDatabase runs fn with the database of the command.
@@ -88,7 +101,7 @@ func (a *app) withFile(
 	return fn(ctx, db)
 }
 
-// withKind is withDatabase for a command of one kind of tables. Where they are missing, it says so.
+// withKind is withDatabase for a command of one kind of tables. It reports missing tables.
 func (a *app) withKind(c *cobra.Command, kind string, fn func(ctx context.Context, db *database) error) error {
 	return a.withDatabase(c, func(ctx context.Context, db *database) error {
 		err := fn(ctx, db)
@@ -117,8 +130,7 @@ func (db *database) each(ctx context.Context, query string, args []any, row func
 	return rows.Err()
 }
 
-// noteDatabase tells the person which tables a command is about that does not ask: it may be the
-// wrong database.
+// noteDatabase names the database of a command that does not ask, because it may be the wrong one.
 func (a *app) noteDatabase(db *database) {
 	if a.json {
 		return
@@ -134,10 +146,10 @@ func (a *app) noteDatabase(db *database) {
 }
 
 // connectTimeout is how long a database may take to accept a connection. The port of another kind
-// of server often says nothing.
+// of server often stays silent.
 const connectTimeout = 15 * time.Second
 
-// unreachable tells a server that refuses from one that does not answer.
+// unreachable distinguishes a server that refuses from one that does not answer.
 func (db *database) unreachable(err error) error {
 	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return fmt.Errorf("%s refuses the connection: %s (SQLSTATE %s)", db.name, refusal.Message, refusal.Code)
@@ -163,8 +175,8 @@ func (e *linesError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// hintUnlisted tells the person that a name that a command was given is not among the known ones,
-// because it may be misspelled.
+// hintUnlisted warns that a name given to a command is not among the known ones, because it may be
+// misspelled.
 func (a *app) hintUnlisted(table, what, name, list string, known []string) {
 	if name != "" && !slices.Contains(known, name) {
 		a.note("no row of %s has the %s %q: is that its name? `%s` lists them", a.prefix+table, what, short(name), list)

@@ -26,9 +26,9 @@ func refuseBeside[T Tx](ctx context.Context, begin func(context.Context) (T, err
 }
 
 // carried returns the value of type T that ctx carries under the key of other code, which is not
-// exported: ent.NewTxContext has one in each generated package. It looks through the contexts of
-// the standard library, and others that have their parent in a field. It returns the innermost
-// value. If that is nil, there is none.
+// exported: ent.NewTxContext has one in each generated package. It looks through contexts of the
+// standard library only: their parents never change, and the fields of other contexts may. It
+// returns the innermost value. If that is nil, there is none.
 func carried[T Tx](ctx context.Context) (tx T, ok bool) {
 	want := reflect.TypeFor[T]()
 	if want.Kind() != reflect.Pointer {
@@ -54,9 +54,9 @@ var valueContext = reflect.TypeOf(context.WithValue(context.Background(), scopeK
 
 var contextType = reflect.TypeFor[context.Context]()
 
-// parentOf returns the field of a struct that is a context, or the zero Value.
+// parentOf returns the parent of a context of the standard library, or the zero Value.
 func parentOf(v reflect.Value) reflect.Value {
-	if v.Kind() != reflect.Struct {
+	if pkg := v.Type().PkgPath(); v.Kind() != reflect.Struct || pkg != "context" && pkg != "os/signal" {
 		return reflect.Value{}
 	}
 	for i := range v.NumField() {

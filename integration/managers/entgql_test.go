@@ -234,13 +234,7 @@ func TestTransactionerAndWithTx(t *testing.T) {
 	})
 }
 
-// request is a context of another library.
-type request struct {
-	id              int
-	context.Context //nolint:containedctx // it is a context
-}
-
-// A client without the feature sql/execquery is refused too, also in a context of another library.
+// A client without the feature sql/execquery is refused too, also in a context that was derived.
 func TestWithTxBesideAPlainClient(t *testing.T) {
 	t.Parallel()
 	eachGQL(t, func(t *testing.T, e *gqlEnv) {
@@ -248,7 +242,7 @@ func TestWithTxBesideAPlainClient(t *testing.T) {
 		tx, err := client.Tx(t.Context())
 		fixture.NoError(t, err)
 		defer tx.Rollback()
-		ctx, cancel := context.WithTimeout(request{1, entplain.NewTxContext(t.Context(), tx)}, time.Minute)
+		ctx, cancel := context.WithTimeout(entplain.NewTxContext(t.Context(), tx), time.Minute)
 		defer cancel()
 		err = entoutbox.WithTx(context.WithoutCancel(ctx), client.Tx, func(context.Context, *entplain.Tx) error {
 			t.Error("the function ran")

@@ -29,6 +29,8 @@ type Outbox struct {
 	claims   atomic.Int64 // the claims that were given numbers
 	notifier notifier
 	gauge    *backlogGauge // nil: no limit
+
+	suspicions *suspicions
 }
 
 // claimNo returns a claim number that this Outbox has not used, for rows that the path takes. The
@@ -73,6 +75,7 @@ func New(cfg Config) (*Outbox, error) {
 	cfg.Node += "-" + hex.EncodeToString(incarnation[:])
 	o := &Outbox{cfg: cfg, obs: cfg.Observer.withDefaults(), health: newHealthCheck()}
 	o.known, o.gauge = cfg.knownTopics(), newBacklogGauge(cfg.BacklogLimit, cfg.Repository, cfg.Logger)
+	o.suspicions = newSuspicions(&cfg)
 	o.notifier.notify, o.notifier.logger = cfg.Wake.Notify, cfg.Logger
 	if cfg.Relay != nil {
 		o.relay = cfg.Relay.NewRelay(cfg, o.coldClaimNo)
@@ -256,11 +259,14 @@ func (o *Outbox) CheckTx(ctx context.Context, tx Tx) error {
 	return err
 }
 
+var errNoneGiven = fmt.Errorf("%w: none was given, and the context carries none: give the transaction, or the context "+
+	"of RunInTx or of the adapter's Context (core.ContextWithTx)", ErrNoTransaction)
+
 func (o *Outbox) txOf(ctx context.Context, tx Tx) (Tx, error) {
 	if tx == nil {
 		var ok bool
 		if tx, ok = TxFromContext(ctx); !ok {
-			return nil, ErrNoTransaction
+			return nil, errNoneGiven
 		}
 	}
 	if err := tx.Err(); err != nil {

@@ -38,7 +38,9 @@ func (o *Outbox) rows(ctx context.Context, events []Event) ([]NewRow, []string, 
 			continue
 		}
 		ids = append(ids, e.ID)
-		for _, topic := range o.cfg.topicsOf(&e) {
+		topics := o.cfg.topicsOf(&e)
+		o.suspicions.look(ctx, &e, topics, len(o.cfg.Routes[e.Type]) > 0)
+		for _, topic := range topics {
 			byLog := o.cfg.byLog(topic)
 			if o.known != nil && !o.known[topic] && !byLog {
 				problems = append(problems,

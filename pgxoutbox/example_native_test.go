@@ -2,6 +2,7 @@ package pgxoutbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -104,8 +105,8 @@ func ExamplePublish() {
 		panic(err)
 	}
 	_, err = pgxoutbox.Publish(context.Background(), ob, nil, core.Event{Type: "order.placed"})
-	fmt.Println(err)
-	// Output: outbox: no transaction
+	fmt.Println(errors.Is(err, core.ErrNoTransaction))
+	// Output: true
 }
 
 // The function runs in a transaction, which FromContext finds.

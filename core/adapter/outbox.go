@@ -72,8 +72,8 @@ func (o *Outbox) build(ctx context.Context, d core.Dialect, pool func() (*sql.DB
 	if err != nil {
 		return nil, err
 	}
-	repo, err := sqloutbox.New(db, sqloutbox.Config{
-		Dialect: d, Schema: o.cfg.Schema, Prefix: o.cfg.Prefix, PartitionEvery: o.cfg.PartitionEvery,
+	repo, err := sqloutbox.NewWithDialect(ctx, db, d, sqloutbox.Config{
+		Schema: o.cfg.Schema, Prefix: o.cfg.Prefix, PartitionEvery: o.cfg.PartitionEvery,
 	})
 	if err != nil {
 		return nil, err

@@ -33,8 +33,8 @@ type itemTransition struct {
 	when     string
 }
 
-// itemTransitions are all allowed changes of state. docs/how-it-works.md has the same table; a test
-// compares them.
+// itemTransitions are all allowed changes of state. The table in docs/how-it-works.md has the states
+// that may follow each state; a test compares the two.
 var itemTransitions = []itemTransition{
 	{itemNew, itemReserved, "`Publish` takes a slot of the fast path, before it inserts the row"},
 	{itemNew, itemWaiting, "the poller has claimed the row"},

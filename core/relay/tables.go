@@ -28,12 +28,14 @@ func (o *outbox) warn(ctx context.Context) {
 const maxCheckWait = 5 * time.Second
 
 // checkTables checks the tables before Run starts the relay. It waits while the database is away,
-// logs the differences, and returns an error wrapping ErrNoTables when the tables are missing.
+// logs the differences, and returns an error when the tables are missing (ErrNoTables) or the server
+// is not supported (errors.ErrUnsupported).
 func (o *outbox) checkTables(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 		err := o.repo().Check(callCtx)
-		if err != nil && !errors.Is(err, core.ErrNoTables) && !errors.Is(err, core.ErrTablesDiffer) {
+		fatal := errors.Is(err, core.ErrNoTables) || errors.Is(err, errors.ErrUnsupported)
+		if err != nil && !fatal && !errors.Is(err, core.ErrTablesDiffer) {
 			// the table answers, only its shape cannot be read
 			if o.answers(callCtx) {
 				o.ob.Logger.WarnContext(ctx, "outbox: the tables cannot be checked", "error", errtext.Of(err))
@@ -44,7 +46,7 @@ func (o *outbox) checkTables(ctx context.Context) error {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return nil //nolint:nilerr // ctx has ended, so Run returns nil
-		case errors.Is(err, core.ErrNoTables):
+		case fatal:
 			return err
 		case o.repo().Classify(err) == core.ErrorPoolClosed:
 			return core.ErrPoolClosed

@@ -13,9 +13,13 @@ import (
 // Check compares the tables in the database with this version's and names everything that is
 // missing or different: tables, columns and their types, indexes, and on MySQL the engine and the
 // collations. It ignores additional tables, columns and indexes. It also refuses a read-only
-// database. The error about the tables wraps core.ErrNoTables or core.ErrTablesDiffer. Run calls
-// it; call it yourself in a process that only inserts. It implements core.Repository.
+// database, and, with an error that wraps errors.ErrUnsupported, a server that is not supported. The
+// error about the tables wraps core.ErrNoTables or core.ErrTablesDiffer. Run calls it; call it
+// yourself in a process that only inserts. It implements core.Repository.
 func (r *Repository) Check(ctx context.Context) error {
+	if err := r.checkServer(ctx); err != nil {
+		return err
+	}
 	readOnly, err := sqlkit.ReadOnly(ctx, r.each(), r.dialect)
 	if err != nil {
 		return wrap("check", err)

@@ -18,7 +18,8 @@ const DefaultPrefix = "outbox_"
 
 // Config names the tables and their database.
 type Config struct {
-	// Dialect of the database. Empty: New asks the database.
+	// Dialect of the database. Empty: New asks the database, and refuses a server that is not
+	// supported. Set, no server is refused, whatever it is.
 	Dialect core.Dialect
 	// Schema of the tables: a schema of PostgreSQL, a database of MySQL. Empty: the default of the
 	// connection. SQLite has none.

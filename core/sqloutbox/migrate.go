@@ -45,6 +45,9 @@ func load(n names) ([]core.Migration, error) {
 // right to create tables. If an application must not have that right, apply the SQL of Migrations
 // with the tool of your choice.
 func (r *Repository) Migrate(ctx context.Context) error {
+	if err := r.checkServer(ctx); err != nil {
+		return err
+	}
 	plan, err := r.plan()
 	if err != nil {
 		return err

@@ -81,9 +81,10 @@ type OpenConfig struct {
 //	defer db.Close()
 //	go ob.Run(ctx)
 //
-// Open is short for sqltx.Open, New, Repository.Migrate and core.New. Only AutoCreate needs the
-// database: Open waits for it until ctx ends, at most a minute. Open returns an error for a wrong
-// configuration, an unknown driver, and a failed migration. It leaves nothing open then.
+// Open is short for sqltx.Open, NewWithDialect, Repository.Migrate and core.New. Only AutoCreate
+// needs the database: Open waits for it until ctx ends, at most a minute. Open returns an error for a
+// wrong configuration, an unknown driver, a server that is not supported, and a failed migration. It
+// leaves nothing open then.
 func Open(ctx context.Context, driverName, dsn string, cfg OpenConfig) (*sql.DB, *core.Outbox, error) {
 	pool, err := sqltx.Open(driverName, dsn, cfg.Dialect)
 	if err != nil {
@@ -121,7 +122,7 @@ func (c OpenConfig) onPool(ctx context.Context, pool *sql.DB) (*core.Outbox, err
 			return nil, err
 		}
 	}
-	repo, err := New(pool, c.tables(d))
+	repo, err := NewWithDialect(ctx, pool, d, c.tables())
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +130,8 @@ func (c OpenConfig) onPool(ctx context.Context, pool *sql.DB) (*core.Outbox, err
 }
 
 // tables returns where the tables are.
-func (c OpenConfig) tables(d core.Dialect) Config {
-	return Config{Dialect: d, Schema: c.Schema, Prefix: c.Prefix, PartitionEvery: c.PartitionEvery}
+func (c OpenConfig) tables() Config {
+	return Config{Schema: c.Schema, Prefix: c.Prefix, PartitionEvery: c.PartitionEvery}
 }
 
 func (c OpenConfig) outbox(ctx context.Context, repo *Repository) (*core.Outbox, error) {

@@ -22,6 +22,7 @@ type Repository struct {
 	waker    waker
 	home     home // for CheckTx
 	sweep    sweep
+	named    bool // Config.Dialect was set: the server is not checked
 
 	admin
 	audits
@@ -37,25 +38,74 @@ type Repository struct {
 var _ core.Repository = (*Repository)(nil)
 
 // New returns the Repository for the tables in db. If cfg does not name the dialect, New asks the
-// database for it, for at most ten seconds. It sends no other statement: call Migrate to create the
-// tables, or Check to compare them.
+// database for it, for at most ten seconds, and refuses a server that is not supported. It sends no
+// other statement: call Migrate to create the tables, or Check to compare them.
 func New(db *sql.DB, cfg Config) (*Repository, error) {
 	if db == nil {
-		return nil, errors.New("sqloutbox: db is nil")
+		return nil, errNilDB
 	}
-	if cfg.Dialect == "" {
+	named := cfg.Dialect != ""
+	if !named {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		d, err := sqlkit.Detect(ctx, db)
 		if err != nil {
-			return nil, fmt.Errorf("sqloutbox: %w", err)
+			return nil, refusal(err)
 		}
 		cfg.Dialect = d
 	}
-	return newRepository(newSQLPool(db, cfg.Dialect), cfg)
+	return newRepository(newSQLPool(db, cfg.Dialect), cfg, named)
 }
 
-func newRepository(r runner, cfg Config) (*Repository, error) {
+var errNilDB = errors.New("sqloutbox: db is nil")
+
+// NewWithDialect is New for authors of adapters. d is the dialect that the ORM or the driver names,
+// so the database need not answer yet. If it answers within two seconds, NewWithDialect refuses a
+// server that is not supported. Check and Migrate refuse the server later. If cfg.Dialect is set,
+// NewWithDialect is New.
+func NewWithDialect(ctx context.Context, db *sql.DB, d core.Dialect, cfg Config) (*Repository, error) {
+	switch {
+	case cfg.Dialect != "":
+		return New(db, cfg)
+	case db == nil:
+		return nil, errNilDB
+	}
+	cfg.Dialect = d
+	repo, err := newRepository(newSQLPool(db, d), cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	return repo, repo.refuse(ctx)
+}
+
+// refuse refuses a server that is not supported, if the server answers soon.
+func (r *Repository) refuse(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
+	defer cancel()
+	return r.checkServer(ctx)
+}
+
+// checkServer refuses a server that is not supported, unless Config.Dialect was set. A server that
+// does not answer is not refused.
+func (r *Repository) checkServer(ctx context.Context) error {
+	if r.named {
+		return nil
+	}
+	if err := sqlkit.CheckServer(ctx, r.each(), r.dialect); sqlkit.Refused(err) {
+		return refusal(err)
+	}
+	return nil
+}
+
+// refusal is the error of a server that was asked for its version.
+func refusal(err error) error {
+	if sqlkit.Refused(err) {
+		return fmt.Errorf("sqloutbox: %w; sqloutbox.Config.Dialect skips this check", err)
+	}
+	return wrap("ask for the version", err)
+}
+
+func newRepository(r runner, cfg Config, named bool) (*Repository, error) {
 	n, err := cfg.names()
 	if err != nil {
 		return nil, err
@@ -63,7 +113,7 @@ func newRepository(r runner, cfg Config) (*Repository, error) {
 	p := pool{runner: r, dialect: cfg.Dialect}
 	db := openDatabase(p, n)
 	repo := &Repository{
-		pool: p, names: n, database: db, waker: newWaker(p, n), home: home{names: n},
+		pool: p, names: n, database: db, waker: newWaker(p, n), home: home{names: n}, named: named,
 		admin:      admin{p, n, db, newAdminStatements(n)},
 		audits:     audits{p, n, db, newAuditStatements(n)},
 		registry:   registry{p, n, db, newRelayStatements(n)},

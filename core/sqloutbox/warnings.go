@@ -8,13 +8,22 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Warnings finds silent dangers: on PostgreSQL tables whose rows are hidden from the role of the
-// pool (row level security), or a server that only speaks its protocol; on MariaDB and MySQL a node
-// of a Galera cluster to which the driver of the pool sends prepared statements. It implements
-// core.Repository.
+// Warnings finds what the database does in silence: on PostgreSQL tables whose rows are hidden from
+// the role of the pool (row level security), on MariaDB and MySQL a node of a Galera cluster to which
+// the driver of the pool sends prepared statements. A server that is not supported, and that
+// Config.Dialect admits, is a warning too. Warnings implements core.Repository.
 func (r *Repository) Warnings(ctx context.Context) (all []core.Warning, err error) {
+	if r.named { // else Check refuses the server
+		if err := sqlkit.CheckServer(ctx, r.each(), r.dialect); sqlkit.Refused(err) {
+			return []core.Warning{{
+				Found: err.Error(),
+				Cause: "statements of the outbox may fail there, or lock nothing",
+				Fix:   "move the tables; sqloutbox.Config.Dialect has admitted this server",
+			}}, nil
+		}
+	}
 	find := map[core.Dialect]func(context.Context, sqlkit.Querier) ([]core.Warning, error){
-		core.Postgres: r.dangersOfPostgres,
+		core.Postgres: r.hiddenRows,
 		core.MySQL:    preparesOnGalera,
 	}[r.dialect]
 	if find == nil {
@@ -25,21 +34,6 @@ func (r *Repository) Warnings(ctx context.Context) (all []core.Warning, err erro
 		return err
 	})
 	return all, err
-}
-
-func (r *Repository) dangersOfPostgres(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {
-	var version string
-	if _, err := sqlkit.FirstRow(ctx, q, "SELECT version()", nil, &version); err != nil {
-		return nil, err
-	}
-	if other := sqlkit.PostgresLike(version); other != "" {
-		return []core.Warning{{
-			Found: "the server is " + other + ", not PostgreSQL",
-			Cause: "it does not run the statements of claims, so this relay publishes nothing from the table",
-			Fix:   "keep the outbox in PostgreSQL, MariaDB, MySQL or SQLite",
-		}}, nil
-	}
-	return r.hiddenRows(ctx, q)
 }
 
 func (r *Repository) hiddenRows(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {

@@ -52,18 +52,29 @@ func NewWithPool(p Pool, cfg Config) (*Repository, error) {
 	if p == nil {
 		return nil, errors.New("sqloutbox: pool is nil")
 	}
+	named := cfg.Dialect != ""
 	cfg.Dialect = cmp.Or(cfg.Dialect, core.Postgres)
 	if cfg.Dialect != core.Postgres {
-		return nil, fmt.Errorf("sqloutbox: Config.Dialect is %q, and a Pool is for PostgreSQL", string(cfg.Dialect))
+		return nil, errNotPostgres(cfg.Dialect)
 	}
-	return newRepository(foreignPool{Pool: p, planner: p.With(maps.Clone(plannerSettings))}, cfg)
+	return newRepository(foreignPool{Pool: p, planner: p.With(maps.Clone(plannerSettings))}, cfg, named)
+}
+
+func errNotPostgres(d core.Dialect) error {
+	return fmt.Errorf("sqloutbox: Config.Dialect is %q, and a Pool is for PostgreSQL", string(d))
 }
 
 // OpenWithPool makes the outbox of a Pool, as Open does for a driver of database/sql. After an
 // error the pool is still open.
 func OpenWithPool(ctx context.Context, p Pool, cfg OpenConfig) (*core.Outbox, error) {
-	repo, err := NewWithPool(p, cfg.tables(cfg.Dialect))
+	if d := cfg.Dialect; d != "" && d != core.Postgres {
+		return nil, errNotPostgres(d)
+	}
+	repo, err := NewWithPool(p, cfg.tables())
 	if err != nil {
+		return nil, err
+	}
+	if err := repo.refuse(ctx); err != nil {
 		return nil, err
 	}
 	return cfg.outbox(ctx, repo)

@@ -123,9 +123,9 @@ func dialectOf(v any) (core.Dialect, error) {
 //
 // d may be empty for the common drivers (pgx, lib/pq, pgdriver, go-sql-driver/mysql,
 // modernc.org/sqlite, mattn/go-sqlite3, ncruces/go-sqlite3). If c is nil or the dialect is not
-// known, connecting fails with an error. Put other wrappers of the driver (tracing, logging)
-// inside, so that Connector is outermost. Code that uses the driver's own connection with
-// sql.Conn.Raw finds it behind the method Raw() driver.Conn.
+// known, connecting fails with an error. Put other wrappers of the driver (tracing,
+// logging) inside, so that Connector is outermost. Code that uses the driver's own connection with
+// sql.Conn.Raw finds it with DriverConn.
 //
 // A driver may report more than database/sql asks for. If its connection has the method TxStatus()
 // byte, that returns T, E or I as PostgreSQL does, or 0 if the state is not known. If its

@@ -53,35 +53,6 @@ func TestWarningsOfRowSecurity(t *testing.T) {
 	})
 }
 
-// A server that only speaks PostgreSQL's protocol is refused where the outbox asks which database
-// it is, and told at the start of a relay that was not to ask. Here a function answers as such a
-// server does.
-func TestServersLikePostgres(t *testing.T) {
-	t.Parallel()
-	for name, version := range map[string]string{
-		"CockroachDB": "CockroachDB CCL v25.2.1 (x86_64-pc-linux-gnu, built 2025/06/11, go1.23.7)",
-		"YugabyteDB":  "PostgreSQL 15.12-YB-2.25.2.0-b0 on x86_64-pc-linux-gnu, compiled by clang 17.0.6, 64-bit",
-	} {
-		db := testdb.Postgres(t)
-		fixture.MustExec(t, db.Open(t), "CREATE FUNCTION public.version() RETURNS text LANGUAGE sql AS $$ SELECT '"+
-			version+"' $$")
-		u, err := url.Parse(db.DSN)
-		fixture.NoError(t, err)
-		query := u.Query()
-		query.Set("search_path", "public,pg_catalog")
-		u.RawQuery = query.Encode()
-		db.DSN = u.String()
-		if _, err := sqloutbox.New(db.Open(t), sqloutbox.Config{}); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("New: %v, want an error that names %s", err, name)
-		}
-		repo, err := sqloutbox.New(db.Open(t), sqloutbox.Config{Dialect: core.Postgres})
-		fixture.NoError(t, err)
-		got, err := repo.Warnings(t.Context())
-		fixture.NoError(t, err)
-		fixture.Check(t, len(got) == 1 && strings.Contains(got[0].Found, name), "%s: %+v", name, got)
-	}
-}
-
 // A node of a Galera cluster may end a transaction in silence while it executes a prepared
 // statement. Here the answer about the cluster is not that of the server.
 func TestWarningsOfGalera(t *testing.T) {

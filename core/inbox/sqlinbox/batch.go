@@ -49,7 +49,7 @@ func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event
 		}
 		return again
 	})
-	if err := s.join(tx); err != nil {
+	if err := s.join(ctx, tx); err != nil {
 		return nil, tables.Wrap(what, err)
 	}
 	if err := s.sql.database.stillOpen(ctx, tx); err != nil {

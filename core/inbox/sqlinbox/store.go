@@ -131,8 +131,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.db == nil {
-		err := s.on.RunInTx(ctx, func(_ context.Context, tx core.Tx) error {
-			return errors.Join(s.speak(tx), errProbe)
+		err := s.on.RunInTx(ctx, func(ctx context.Context, tx core.Tx) error {
+			return errors.Join(s.speak(ctx, tx), errProbe)
 		})
 		if s.db == nil {
 			return err
@@ -150,10 +150,13 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// speak learns the dialect of a Store of On.
-func (s *Store) speak(tx core.Tx) error {
+// speak learns the dialect of a Store of On, and refuses a server that is not supported.
+func (s *Store) speak(ctx context.Context, tx core.Tx) error {
 	cfg := s.cfg
 	cfg.Dialect = tx.Dialect()
+	if err := tables.CheckServer(ctx, tx, cfg.Dialect); err != nil {
+		return err
+	}
 	one, err := sqlstore.On(s.on, tables, cfg.tables())
 	if err == nil {
 		s.use(one)
@@ -163,7 +166,7 @@ func (s *Store) speak(tx core.Tx) error {
 
 // join checks a transaction of a handler. A Store that is not ready leaves the tables alone: they
 // are not created in that transaction.
-func (s *Store) join(tx core.Tx) error {
+func (s *Store) join(ctx context.Context, tx core.Tx) error {
 	if tx == nil {
 		return core.ErrNoTransaction
 	}
@@ -171,7 +174,7 @@ func (s *Store) join(tx core.Tx) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.db == nil {
-			if err := s.speak(tx); err != nil {
+			if err := s.speak(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -211,7 +214,7 @@ func (s *Store) Begin(ctx context.Context, tx core.Tx, e inbox.Event) (state inb
 	if err := e.Validate(); err != nil {
 		return 0, 0, err
 	}
-	if err := s.join(tx); err != nil {
+	if err := s.join(ctx, tx); err != nil {
 		return 0, 0, tables.Wrap(what, err)
 	}
 	state, attempt, err = s.begin(ctx, tx, e)
@@ -316,7 +319,7 @@ func (s *Store) Advance(ctx context.Context, tx core.Tx, e inbox.Event) (newer b
 	if err := e.Validate(); err != nil {
 		return false, err
 	}
-	if err := s.join(tx); err != nil {
+	if err := s.join(ctx, tx); err != nil {
 		return false, tables.Wrap(what, err)
 	}
 	key := []any{

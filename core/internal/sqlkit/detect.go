@@ -10,12 +10,22 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Detect asks a database which dialect it speaks.
+// Detect asks a database which dialect it speaks. It refuses a server as CheckServer does.
 func Detect(ctx context.Context, db Conn) (core.Dialect, error) {
+	d, err := dialectOf(ctx, db)
+	if err != nil {
+		return "", err
+	}
+	return d, CheckServer(ctx, On{db}, d)
+}
+
+func dialectOf(ctx context.Context, db Conn) (core.Dialect, error) {
 	version, err := text(ctx, db, "SELECT version()")
 	if err == nil {
-		if other := PostgresLike(version); other != "" {
-			return "", fmt.Errorf("the server is %s, which does not run PostgreSQL's statements: use PostgreSQL", other)
+		for _, s := range strangers {
+			if strings.Contains(version, s.part) {
+				return s.dialect, nil
+			}
 		}
 		if strings.HasPrefix(version, "PostgreSQL") {
 			return core.Postgres, nil
@@ -29,18 +39,6 @@ func Detect(ctx context.Context, db Conn) (core.Dialect, error) {
 		return core.SQLite, nil
 	}
 	return "", fmt.Errorf("cannot ask the database for its version, set Config.Dialect: %w", err)
-}
-
-// PostgresLike names the server if it speaks PostgreSQL's protocol and lacks what the statements
-// use: the address of a row (ctid), advisory locks that lock.
-func PostgresLike(version string) string {
-	switch {
-	case strings.Contains(version, "CockroachDB"):
-		return "CockroachDB"
-	case strings.Contains(version, "-YB-"):
-		return "YugabyteDB"
-	}
-	return ""
 }
 
 func text(ctx context.Context, db Conn, query string) (string, error) {

@@ -87,6 +87,8 @@ type database interface {
 	rebind(query string) string
 	// schemas reports whether tables can be in a schema.
 	schemas() bool
+	// askVersion is a query for the version of the server, as one text.
+	askVersion() string
 	// readOnly is a query for a number that is not 0 if the database is read-only.
 	readOnly() string
 	// tableOptions ends a CREATE TABLE.

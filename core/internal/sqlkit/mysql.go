@@ -21,6 +21,9 @@ func (mysql) schemas() bool { return true }
 
 func (mysql) rebind(query string) string { return query }
 
+// askVersion asks for the comment too: a setting of TiDB changes its VERSION().
+func (mysql) askVersion() string { return "SELECT CONCAT(VERSION(), ' ', @@version_comment)" }
+
 func (mysql) readOnly() string { return "SELECT @@global.read_only" }
 
 func (mysql) tableOptions() string { return " ENGINE = InnoDB" }

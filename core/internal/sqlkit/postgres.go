@@ -36,6 +36,8 @@ func (postgres) rebind(query string) string {
 	}
 }
 
+func (postgres) askVersion() string { return "SELECT version()" }
+
 func (postgres) readOnly() string {
 	return "SELECT CASE WHEN current_setting('transaction_read_only') = 'on' THEN 1 ELSE 0 END"
 }

@@ -18,6 +18,8 @@ func (sqlite) schemas() bool { return false }
 
 func (sqlite) rebind(query string) string { return query }
 
+func (sqlite) askVersion() string { return "SELECT sqlite_version()" }
+
 func (sqlite) readOnly() string { return "SELECT 0" }
 
 func (sqlite) tableOptions() string { return "" }

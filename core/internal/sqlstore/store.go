@@ -44,7 +44,7 @@ type Runner struct {
 }
 
 // New returns the Store on a pool. If cfg names no dialect, New asks the database, for at most ten
-// seconds. Otherwise New sends no statement.
+// seconds, and refuses a server that is not supported. Otherwise New sends no statement.
 func New(pool *sql.DB, t *Tables, cfg Config) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New(t.Package + ": db is nil")
@@ -54,7 +54,7 @@ func New(pool *sql.DB, t *Tables, cfg Config) (*Store, error) {
 		defer cancel()
 		d, err := sqlkit.Detect(ctx, pool)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", t.Package, err)
+			return nil, t.refusal(err)
 		}
 		cfg.Dialect = d
 	}
@@ -63,6 +63,18 @@ func New(pool *sql.DB, t *Tables, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	return &Store{Names: n, tables: t, pool: pool}, nil
+}
+
+// CheckServer refuses a server that is not supported.
+func (t *Tables) CheckServer(ctx context.Context, q sqlkit.Querier, d core.Dialect) error {
+	return t.refusal(sqlkit.CheckServer(ctx, q, d))
+}
+
+func (t *Tables) refusal(err error) error {
+	if sqlkit.Refused(err) {
+		return fmt.Errorf("%s: %w; %s.Config.Dialect skips this check", t.Package, err, t.Package)
+	}
+	return t.Wrap("ask for the version", err)
 }
 
 // On returns the Store in the database of a Transactor. cfg.Dialect is required.

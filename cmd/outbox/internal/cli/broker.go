@@ -34,18 +34,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
-const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tls=true; user:password@ is SASL/PLAIN, or
-                                     &sasl=scram-sha-256 or scram-sha-512. Up to 1024 events are on
-                                     their way at once, with any --workers
-  amqp://user:password@host:5672,host2:5672/
-                                     RabbitMQ; a topic is a fanout exchange. ?topology=queue: a topic
-                                     is a durable queue, which is declared, with &queue=quorum as a quorum
-                                     queue; ?topology=topic&exchange=NAME: a topic is a routing key of that
-                                     exchange. amqps:// is with TLS
-  nats://host:4222,host2:4222        JetStream; a topic is a subject of a stream that exists. tls:// is
-                                     with TLS; ?creds=FILE are credentials
-  redis://user:password@host:6379/0  a topic is a stream. rediss:// is with TLS
-With TLS: ?cacertfile=FILE is the authority, &certfile=FILE&keyfile=FILE are those of the client.`
+const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. user:password@ is SASL/PLAIN, or
+                                     ?sasl=scram-sha-256 or scram-sha-512; ?tls=true
+  amqp://user:password@host:5672/    RabbitMQ: a topic is a fanout exchange; with ?topology=queue a
+                                     durable queue that is declared (&queue=quorum); with
+                                     ?topology=topic&exchange=NAME a routing key. TLS: amqps://
+  nats://host:4222,host2:4222        JetStream: a topic is a subject of an existing stream. TLS: tls://;
+                                     ?creds=FILE
+  redis://user:password@host:6379/0  a topic is a stream. TLS: rediss://
+Files for TLS: ?cacertfile=FILE is the authority, &certfile=FILE&keyfile=FILE is the client's.`
 
 // broker is the destination of the relay.
 type broker struct {

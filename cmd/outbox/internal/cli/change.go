@@ -25,8 +25,8 @@ type deadFilter struct {
 }
 
 func (f *deadFilter) flags(c *cobra.Command) {
-	c.Flags().StringVar(&f.topic, "topic", "", "only events of this topic")
-	c.Flags().StringVar(&f.eventType, "type", "", "only events of this type")
+	c.Flags().StringVar(&f.topic, "topic", "", "only of this topic")
+	c.Flags().StringVar(&f.eventType, "type", "", "only of this type")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "only of this tenant")
 }
 
@@ -72,17 +72,15 @@ type mutation struct {
 
 func (a *app) redriveCommand() *cobra.Command {
 	return a.mutationCommand("redrive", "Open dead events again, with fresh attempts",
-		`redrive opens dead events again: the relays publish them with fresh attempts. An event keeps its
-place in its key. If the relays have DeadPolicy SkipDead, give --skip-dead: the event is then
-appended at the end of its key.`)
+		`redrive opens dead events again, with fresh attempts. An event keeps its place in its key. If the
+relays have DeadPolicy SkipDead, give --skip-dead: the event goes to the end of its key.`)
 }
 
 func (a *app) discardCommand() *cobra.Command {
 	return a.mutationCommand("discard", "End events without publishing them",
-		`discard ends events without publishing them. Their keys go on. The rows stay until the retention
-ends, and cannot be opened again. An event that is named by its row id may also be one that waits, as
-the only event that its destination always refuses. An event that a relay publishes at that moment is
-left alone: repeat the command, or --force ends it, and it may still be published once.`)
+		`discard ends events for good, without publishing them. Their keys go on. A row id may also name an
+event that waits, such as an event that its destination always refuses. An event that a relay is
+publishing is left alone: repeat the command, or use --force.`)
 }
 
 func (a *app) mutationCommand(name, shortText, long string) *cobra.Command {
@@ -92,16 +90,8 @@ func (a *app) mutationCommand(name, shortText, long string) *cobra.Command {
 		Short: shortText,
 		Long: long + `
 
-The events are those of the ids, or with --all every dead event that the filter selects. The command
-prints how many there are, how old they are, and where they go. Then it asks. Without a terminal it
-needs --yes, or it is refused (exit code 5). Actor and reason are stored in the audit table, in the
-same transaction. Exit code 4 says that fewer events were changed than were named or selected, or with
---dry-run that fewer would be. With --all, --dry-run looks at 10,000 dead events, and says "at least" if
-there may be more.
-
-For many events, store a plan and apply it: outbox ` + name + ` plan.`,
-		Example: fmt.Sprintf("  outbox %s --all --topic orders --dry-run\n"+
-			"  outbox %[1]s --all --topic orders --reason 'schema repaired, INC-42'", name),
+Give row ids, or --all with a filter. For many events, use a plan: outbox ` + name + ` plan.`,
+		Example: fmt.Sprintf("  outbox %s --all --topic orders --reason 'schema repaired, INC-42'", name),
 		RunE: func(c *cobra.Command, args []string) error {
 			ids, err := m.check(args)
 			if err != nil {
@@ -118,11 +108,11 @@ For many events, store a plan and apply it: outbox ` + name + ` plan.`,
 	}
 	m.deadFilter.flags(c)
 	f := c.Flags()
-	f.BoolVar(&m.all, "all", false, "every dead event that the filter selects")
-	m.dryRunFlag(c, "print what would be changed, and change nothing")
+	f.BoolVar(&m.all, "all", false, "everything dead that the filter selects")
+	m.dryRunFlag(c)
 	f.BoolVar(&m.skipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
 	if name == string(ops.ActionDiscard) {
-		f.BoolVar(&m.force, "force", false, "also events that a relay holds: they may still be published once")
+		f.BoolVar(&m.force, "force", false, "also events that a relay holds: it may still publish them")
 	}
 	m.who.flags(c)
 	plan := a.planCommand(ops.Action(name))

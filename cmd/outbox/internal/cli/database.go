@@ -22,6 +22,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
 // database is the database of a command.
@@ -58,7 +59,10 @@ func (a *app) open(ctx context.Context, absent, create bool) (*database, error) 
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err = db.PingContext(asking); err == nil {
-		return db, nil
+		if err = db.supported(asking); err == nil {
+			return db, nil
+		}
+		return nil, errors.Join(err, db.Close())
 	}
 	if errors.Is(asking.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("%s does not answer within %s: is it the address of such a database?", db.name, limit)
@@ -66,6 +70,15 @@ func (a *app) open(ctx context.Context, absent, create bool) (*database, error) 
 		err = db.unreachable(err)
 	}
 	return nil, errors.Join(err, db.Close())
+}
+
+// supported refuses a server that the tables cannot be in.
+func (db *database) supported(ctx context.Context) error {
+	_, err := sqloutbox.NewWithDialect(ctx, db.DB, db.dialect, sqloutbox.Config{})
+	if err != nil {
+		return fmt.Errorf("%s: %w", db.name, errors.Unwrap(err)) // without the hint for a program
+	}
+	return nil
 }
 
 // withDatabase runs fn with the database of the command.

@@ -33,9 +33,9 @@ type logFlags struct {
 }
 
 func (f *logFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.slot, "slot", "", "read the log of PostgreSQL by this replication slot, and do not poll")
-	flags.BoolVar(&f.create, "create-slot", false, "make what is missing of the slot, its publication and its table")
-	flags.BoolVar(&f.failover, "failover-slot", false, "new slots follow to the standbys of PostgreSQL 17 or newer")
+	flags.StringVar(&f.slot, "slot", "", "read the log of PostgreSQL by this slot, and do not poll")
+	flags.BoolVar(&f.create, "create-slot", false, "make the slot, its publication and its table")
+	flags.BoolVar(&f.failover, "failover-slot", false, "new slots follow to standbys (PostgreSQL 17)")
 	flags.StringVar(&f.repair, "repair-slot", "lost", "repair a slot that is lost, also one that was moved (always), "+
 		"or none (never)")
 }

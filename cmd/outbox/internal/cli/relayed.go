@@ -271,7 +271,7 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	if o.slot != "" {
 		add(o.openLog(ctx, cfg))
 	} else {
-		add(o.openTable(cfg))
+		add(o.openTable(ctx, cfg))
 	}
 	return wrong
 }
@@ -289,11 +289,13 @@ func (o *relayed) observe(registry prometheus.Registerer) error {
 }
 
 // openTable makes the outbox that polls the table.
-func (o *relayed) openTable(cfg core.Config) (err error) {
-	cfg.Repository, err = sqloutbox.New(o.db.DB, sqloutbox.Config{
-		Dialect: o.db.dialect, Schema: o.schema, Prefix: o.prefix,
-	})
-	if err != nil {
+func (o *relayed) openTable(ctx context.Context, cfg core.Config) (err error) {
+	tables := sqloutbox.Config{Schema: o.schema, Prefix: o.prefix}
+	cfg.Repository, err = sqloutbox.NewWithDialect(ctx, o.db.DB, o.db.dialect, tables)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return fmt.Errorf("%s: %w", o.db.name, errors.Unwrap(err)) // without the hint for a program
+	case err != nil:
 		return usage("%w", err)
 	}
 	cfg.Wake = core.WakePolicy{Disable: o.noWake}

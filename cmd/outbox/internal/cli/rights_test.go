@@ -2,300 +2,320 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
+	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/inbox"
-	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
-	oncekey "github.com/ormoutbox/ormoutbox/core/once"
-	"github.com/ormoutbox/ormoutbox/core/once/command"
-	"github.com/ormoutbox/ormoutbox/core/once/command/sqlcommand"
-	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
-	"github.com/ormoutbox/ormoutbox/core/relay"
-	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// documentedGrants are those of docs/rights.md for the kind of server, by role.
-func documentedGrants(t *testing.T, d core.Dialect) map[string][]string {
+// grant is one right of a role: a privilege on a table, on all tables, or on the server.
+type grant struct{ privilege, on string }
+
+func (g grant) statement() string {
+	return "GRANT " + strings.TrimSpace(g.privilege+" "+g.on) + " TO ROLE"
+}
+
+func (g grant) revoke() string {
+	return "REVOKE " + strings.TrimSpace(g.privilege+" "+g.on) + " FROM ROLE"
+}
+
+// onAll reports whether the right is one on every table.
+func (g grant) onAll() bool {
+	return strings.HasPrefix(g.on, "ON ALL TABLES") || strings.HasPrefix(g.on, "ON DATABASE.*")
+}
+
+var (
+	grantLine  = regexp.MustCompile(`(?m)^GRANT (.*?)(?: (ON .*?))? TO (\w+);$`)
+	privileges = regexp.MustCompile(`\w+(?: \(\w+\))?`)
+)
+
+// documentedGrants are the rights of docs/rights.md for the kind of server, by role.
+func documentedGrants(t *testing.T, d core.Dialect) map[string][]grant {
 	t.Helper()
-	grants := map[string][]string{}
+	grants := map[string][]grant{}
 	other := map[core.Dialect]string{core.Postgres: "-- MariaDB", core.MySQL: "-- PostgreSQL"}[d]
 	for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(
 		repository(t, "docs", "rights.md"), -1) {
 		if strings.HasPrefix(block[1], other) {
 			continue
 		}
-		for _, m := range regexp.MustCompile(`(?m)^(GRANT .* TO )(\w+);$`).FindAllStringSubmatch(block[1], -1) {
-			grants[m[2]] = append(grants[m[2]], strings.Replace(m[1], "ON shop.*", "ON DATABASE.*", 1)+"ROLE")
+		for _, m := range grantLine.FindAllStringSubmatch(block[1], -1) {
+			on := strings.Replace(m[2], "ON shop.", "ON DATABASE.", 1)
+			for _, p := range privileges.FindAllString(m[1], -1) {
+				grants[m[3]] = append(grants[m[3]], grant{p, on})
+			}
 		}
 	}
 	return grants
 }
 
-// Every part of the program does its work with the rights of docs/rights.md, and with no others.
+// actor does the work of a role, with the rights of the role. admin prepares and looks.
+type actor struct {
+	*world
+	admin *world
+}
+
+// failure is what ends the work of an actor.
+type failure struct{ error }
+
+// must ends the feature if there is an error. It may run many times in a test, so it is no failure
+// of the test.
+func (a *actor) must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// cli executes a command that must succeed.
+func (a *actor) cli(args ...string) string {
+	a.Helper()
+	r := a.run(args...)
+	if r.code != ExitOK || strings.Contains(r.err, "denied") {
+		a.must(fmt.Errorf("outbox %s: exit code %d: %s%s", strings.Join(args, " "), r.code, r.err, r.out))
+	}
+	return r.out
+}
+
+// feature is a part of the work of a role. It can be done any number of times.
+type feature struct {
+	name string
+	do   func(a *actor)
+}
+
+// try does a feature.
+func (a *actor) try(f feature) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			failed, ok := p.(failure)
+			if !ok {
+				panic(p)
+			}
+			err = fmt.Errorf("%s: %w", f.name, failed.error)
+		}
+	}()
+	f.do(a)
+	return nil
+}
+
+// work does features until one fails.
+func (a *actor) work(features []feature) error {
+	for _, f := range features {
+		if err := a.try(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// denied reports whether a database has refused something. MySQL says of a table that a role may not
+// read that it is missing.
+func denied(err error) bool {
+	return errors.Is(err, core.ErrNoTables) ||
+		err != nil && (strings.Contains(err.Error(), "denied") || strings.Contains(err.Error(), "not visible"))
+}
+
+// cast makes an actor for each role of docs/rights.md.
+func cast(w *world) (grants map[string][]grant, actors map[string]*actor) {
+	w.Helper()
+	w.ok("migrate", "up", "--tables", "inbox,keys,effects")
+	w.shared = w.open()
+	grants, actors = documentedGrants(w.T, w.dialect), map[string]*actor{}
+	grants["worker"] = append(grants["worker"], grants["producer"]...)
+	for _, name := range slices.Sorted(maps.Keys(grants)) {
+		as := w.role(grantTexts(grants[name])...)
+		as.shared = as.open()
+		actors[name] = &actor{world: as, admin: w}
+	}
+	if len(grants) != len(rolesWork) {
+		w.Fatalf("docs/rights.md has the roles %v", slices.Sorted(maps.Keys(grants)))
+	}
+	return grants, actors
+}
+
+func grantTexts(grants []grant) (all []string) {
+	for _, g := range grants {
+		all = append(all, g.statement())
+	}
+	return all
+}
+
+// Every role does its work with the rights of docs/rights.md.
 func TestDocumentedRights(t *testing.T) {
 	servers(t, func(w *world) {
-		w.ok("migrate", "up", "--tables", "inbox,keys,effects")
-		grants := documentedGrants(w.T, w.dialect)
-		as := map[string]*world{}
-		for _, name := range slices.Sorted(maps.Keys(grants)) {
-			as[name] = w.role(grants[name]...)
-		}
-		worker := w.role(slices.Concat(grants["worker"], grants["producer"])...)
-		as["producer"].produces()
-		as["relay"].relaysAs(w)
-		as["consumer"].consumes()
-		as["keys"].keepsKeys()
-		worker.executes()
-		as["operator"].operates(w)
-		as["viewer"].views(w)
-		for _, f := range as["doctor"].doctor("--max-transaction", "100h") {
-			if strings.HasPrefix(f.Found, "not visible") || strings.HasPrefix(f.Found, "could not") {
-				w.Errorf("doctor: %+v", f)
+		_, actors := cast(w)
+		for name, features := range rolesWork {
+			if err := actors[name].work(features); err != nil {
+				w.Errorf("%s: %v", name, err)
 			}
 		}
-		for _, name := range []string{"viewer", "doctor", "producer", "relay", "consumer"} {
-			r := as[name].run("pause", "orders", "--reason", "x", "--yes")
-			w.require(r, ExitFailed, "denied")
-		}
+		actors["viewer"].looksAtPages()
+		actors["operator"].looksAtPages()
+		actors["operator"].revealsOnPage()
+		actors["operator"].releases()
 	})
 }
 
-// rows counts rows.
-func (w *world) rows(from string) (n int) {
-	w.Helper()
-	db, err := connect(w.address)
-	must(w, err)
-	defer db.Close()
-	must(w, db.QueryRowContext(w.Context(), "SELECT COUNT(*) FROM "+from).Scan(&n))
-	return n
-}
-
-// produces publishes as a service does.
-func (w *world) produces() {
-	w.Helper()
-	w.publish(core.Event{Type: "a", Topic: "orders"}, core.Event{Type: "a", Topic: "orders", Key: "7"},
-		core.Event{Type: "a", Topic: "orders", Key: "7", TenantID: "acme"},
-		core.Event{Type: "a", Topic: "orders", Unordered: true, Delay: time.Hour})
-	w.publish(core.Event{Type: "a", Topic: "orders", Key: "7"})
-	db := w.open()
-	repo, err := sqloutbox.New(db, sqloutbox.Config{Dialect: w.dialect})
-	must(w, err)
-	ob, err := core.New(core.Config{Repository: repo, BacklogLimit: core.BacklogLimit{Rows: 1000, Age: 24 * time.Hour}})
-	must(w, err)
-	err = sqltx.NewTransactor(db, w.dialect).RunInTx(w.Context(), func(ctx context.Context, tx core.Tx) error {
-		_, err := ob.Publish(ctx, tx, core.Event{Type: "a", Topic: "orders", Key: "8"})
-		return err
-	})
-	must(w, err)
-	must(w, repo.Notify(w.Context()))
-}
-
-// relaysAs runs a relay that says nothing, publishes, and cleans up. admin sees what is left.
-func (w *world) relaysAs(admin *world) {
-	w.Helper()
-	repo, err := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
-	must(w, err)
-	var log output
-	ob, err := core.New(core.Config{
-		Repository: repo, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Relay: relay.Config{
-			PollInterval: 20 * time.Millisecond,
-			Retention:    relay.Retention{Keep: time.Millisecond, CleanupInterval: 10 * time.Millisecond},
-		},
-		Publisher: core.PublisherFunc(func(_ context.Context, d core.Delivery) error {
-			if d.Key == "8" {
-				return core.Permanent(errors.New("no"))
+// Without any one of its rights a role fails in a part of its work. So no right is too many.
+func TestDocumentedRightsAreNeeded(t *testing.T) {
+	servers(t, func(w *world) {
+		grants, actors := cast(w)
+		for name, features := range rolesWork {
+			all := slices.ContainsFunc(grants[name], grant.onAll)
+			for _, g := range grants[name] {
+				if all && g.privilege == "SELECT" && !g.onAll() {
+					if w.dialect == core.Postgres { // MySQL needs more on all tables
+						w.Errorf("%s: %s is part of the right on all tables", name, g.statement())
+					}
+					continue
+				}
+				a := actors[name]
+				w.exec(w.named(a.user(), g.revoke()))
+				if err := a.work(features); !denied(err) {
+					w.Errorf("%s: nothing is refused without %s: %v", name, g.statement(), err)
+				}
+				w.exec(w.named(a.user(), g.statement()))
 			}
-			return nil
-		}),
-	})
-	must(w, err)
-	ctx, stop := context.WithCancel(w.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- ob.Run(ctx) }()
-	stopped := sync.OnceFunc(func() {
-		stop()
-		noError(w, <-ended)
-	})
-	w.Cleanup(stopped)
-	admin.await("the relay has published and deleted what is due", func() bool {
-		return admin.rows("outbox_event") == 2 // one is delayed, one is dead
-	})
-	if h := ob.Health(ctx); !h.Ready {
-		w.Errorf("%+v", h)
-	}
-	_, _, err = repo.CollectKeys(ctx, 0, core.KeyID{}, 10)
-	must(w, err)
-	must(w, errOf(repo.ForgetRelays(ctx, time.Hour)))
-	stopped()
-	if text := log.String(); strings.Contains(text, "denied") || strings.Count(text, "\n") != 1 { // the dead event
-		w.Errorf("the relay complains: %s", text)
-	}
-}
-
-// consumes does what a consumer with an inbox does.
-func (w *world) consumes() {
-	w.Helper()
-	db := w.open()
-	store, err := sqlinbox.New(db, sqlinbox.Config{Dialect: w.dialect})
-	must(w, err)
-	_, err = store.Register(w.Context(), inbox.Registration{
-		Consumer: "billing", Handler: "send", Program: "example.com/a", Topic: "orders",
-	})
-	must(w, err)
-	in, err := inbox.New(inbox.Config{
-		Store: store, Transactor: sqltx.NewTransactor(db, w.dialect), Consumer: "billing", Handler: "send",
-		Logger: slog.New(slog.DiscardHandler), OnlyNewer: []string{"send"},
-	})
-	must(w, err)
-	for i, answer := range []error{nil, errNoTotal, core.Permanent(errNoTotal)} {
-		res := in.Process(w.Context(), inbox.Message{
-			ID: core.NewEventID(), Topic: "orders", PartitionKey: "7", KeySeq: int64(i + 1),
-		}, func(context.Context, core.Tx, inbox.Message) error { return answer })
-		if errors.Is(res.Err, errNoTotal) != (answer != nil) || answer == nil && res.Err != nil {
-			w.Errorf("%+v", res)
 		}
-	}
-	results := in.ProcessBatch(w.Context(), []inbox.Message{{ID: core.NewEventID()}, {ID: core.NewEventID()}},
-		func(context.Context, core.Tx, []inbox.Message) error { return nil })
-	if len(results) != 2 || results[0].Err != nil || results[1].Err != nil {
-		w.Errorf("%+v", results)
-	}
-	must(w, errOf(in.Cleanup(w.Context())))
-	must(w, errOf(store.Cleanup(w.Context(), "billing", 0, 10)))
-	must(w, errOf(store.CleanupKeys(w.Context(), "billing", 0, 10)))
-}
-
-// keepsKeys does what HTTP keys and commands do.
-func (w *world) keepsKeys() {
-	w.Helper()
-	store, err := sqlonce.New(w.open(), sqlonce.Config{Dialect: w.dialect})
-	must(w, err)
-	must(w, errOf(store.Register(w.Context(), "POST /orders", "example.com/a")))
-	runner, err := oncekey.New(oncekey.Config{Store: store, Lease: time.Second})
-	must(w, err)
-	for i, answer := range []error{nil, errNoTotal} {
-		key := oncekey.Key{Scope: "POST /orders", ID: fmt.Sprint(i)}
-		_, _, err := runner.Do(w.Context(), key, oncekey.Fingerprint{},
-			func(context.Context) (oncekey.Result, error) { return oncekey.Result{}, answer })
-		if !errors.Is(err, answer) {
-			w.Error(err)
-		}
-	}
-	must(w, errOf(store.Cleanup(w.Context(), 10)))
-}
-
-// executes enqueues effects and executes them.
-func (w *world) executes() {
-	w.Helper()
-	w.deadEffect("1")
-	store, err := sqlcommand.New(w.open(), sqlcommand.Config{Dialect: w.dialect})
-	must(w, err)
-	must(w, errOf(store.Register(w.Context(), "mail", "example.com/a")))
-	var id string
-	err = sqltx.NewTransactor(w.open(), w.dialect).RunInTx(w.Context(), func(ctx context.Context, tx core.Tx) error {
-		rec, _, err := store.EnqueueTx(ctx, tx, command.Effect{ID: core.NewEventID(), Channel: "mail", Key: "2"})
-		id = rec.ID
-		return err
 	})
-	must(w, err)
-	c, err := store.Claim(w.Context(), id, "worker", time.Minute)
-	must(w, err)
-	claim := command.Claim{ID: id, Owner: "worker", Fence: c.Fence}
-	must(w, store.Extend(w.Context(), claim, time.Minute))
-	must(w, store.Complete(w.Context(), claim, "7"))
-	must(w, errOf(store.Backlog(w.Context(), 10)))
-	must(w, errOf(store.Cleanup(w.Context(), time.Hour, 10)))
 }
 
-// operates calls every command that changes something. A relay of admin publishes what it opens.
-func (w *world) operates(admin *world) {
-	w.Helper()
-	admin.exec("DELETE FROM outbox_event")
-	for _, key := range []string{"1", "2", "3"} {
-		admin.publish(core.Event{Type: "a", Topic: "orders", Key: key})
-	}
-	admin.drain(core.Permanent(errNoTotal), core.BlockKey)
-	ids := []string{core.NewEventID(), core.NewEventID()}
-	admin.failInbox("mailer", ids[0], true)
-	admin.failInbox("mailer", ids[1], true)
-	effects := []string{admin.deadEffect("8"), admin.deadEffect("9")}
-	var groups []struct{ Fingerprint string }
-	w.list(&groups, "groups", "groups")
-	var dead []deadRow
-	w.list(&dead, "events", "dead")
-	if len(groups) != 1 || len(dead) != 3 {
-		w.Fatalf("%+v %+v", groups, dead)
-	}
-	group := groups[0].Fingerprint
-	do := func(command ...string) { w.Helper(); w.ok(append(command, "--yes", "--reason", "x")...) }
-	silent := func(command ...string) { w.Helper(); w.ok(append(command, "--reason", "x")...) }
-	plan := func(command ...string) string {
-		w.Helper()
-		var p struct{ ID string }
-		if code := w.json(&p, append(command, "--reason", "x")...); code != ExitOK {
-			w.Errorf("outbox %s: exit code %d", strings.Join(command, " "), code)
+// A role is refused what it has no right to: each kind of statement on each table, and the work of
+// each other role. The viewer is refused each change of the operator.
+func TestOtherRightsAreRefused(t *testing.T) {
+	servers(t, func(w *world) {
+		grants, actors := cast(w)
+		tables := map[string]string{} // with a column
+		for _, all := range grants {
+			for _, g := range all {
+				if table, ok := strings.CutPrefix(g.on, "ON "); ok && !g.onAll() && !strings.Contains(table, "*") {
+					tables[table] = w.firstColumn(table)
+				}
+			}
 		}
-		return p.ID
-	}
-	do("pause", "orders", "--for", "1h")
-	do("resume", "orders")
-	do("pause", "--tenant", "acme")
-	do("resume", "--tenant", "acme")
-	do("pause", "--all")
-	do("resume", "--all")
-	do("rate", "orders", "--in-flight", "1000")
-	do("rate", "orders", "--off")
-	silent("groups", "note", group, "known")
-	silent("groups", "mute", group, "--for", "1h")
-	silent("groups", "unmute", group)
-	do("window", "declare", "orders", "search", "--keep", "1h")
-	do("plans", "pause", plan("redrive", "plan"))
-	do("plans", "cancel", plan("redrive", "plan"))
-	do("discard", dead[0].ID)
-	w.ok("discard", "apply", plan("discard", "plan", dead[1].ID), "--yes")
-	do("redrive", "--all", "--skip-dead")
-	do("keys", "reset")
-	stop := admin.relay(nil)
-	admin.await("the events are published", func() bool {
-		return admin.rows("outbox_event WHERE topic = 'orders' AND status IN (0, 2)") == 0
+		for name, a := range actors {
+			for table, column := range tables {
+				a.probe(name, grants[name], table, column)
+			}
+			for other, features := range rolesWork {
+				if other == name || covers(grants[name], grants[other]) {
+					continue
+				}
+				if err := a.work(features); !denied(err) {
+					w.Errorf("%s does the work of %s: %v", name, other, err)
+				}
+			}
+		}
+		for _, f := range rolesWork["operator"] {
+			if err := actors["viewer"].try(f); !denied(err) {
+				w.Errorf("the viewer does %s: %v", f.name, err)
+			}
+		}
 	})
-	w.ok("replay", "apply", plan("replay", "plan", "--topic", "orders"), "--yes")
-	stop()
-	do("window", "withdraw", "orders", "search")
-	do("inbox", "redrive", ids[0], "--consumer", "mailer")
-	do("inbox", "discard", ids[1], "--consumer", "mailer")
-	do("effects", "redrive", effects[0])
-	do("effects", "discard", effects[1])
 }
 
-// views calls every command that only reads.
-func (w *world) views(admin *world) {
+// covers reports whether a role with the rights has those of another one.
+func covers(rights, of []grant) bool {
+	return !slices.ContainsFunc(of, func(g grant) bool {
+		return !slices.Contains(rights, g) &&
+			(g.privilege != "SELECT" || g.onAll() || !slices.ContainsFunc(rights, grant.onAll))
+	})
+}
+
+// firstColumn returns a column of a table.
+func (w *world) firstColumn(table string) (name string) {
 	w.Helper()
-	admin.publish(core.Event{Type: "a", Topic: "views", Key: "1"})
-	var page struct{ Events []struct{ ID string } }
-	w.json(&page, "list", "--topic", "views")
-	for _, command := range []string{
-		"status", "list", "list --status dead", "show " + page.Events[0].ID, "explain " + page.Events[0].ID, "dead",
-		"groups", "audit", "keys", "inbox", "inbox list", "effects", "effects list", "idempotency", "idempotency list",
-		"pauses", "rates", "window list", "plans", "migrate status --tables all", "migrate validate --tables all",
-		"redrive --all --dry-run", "discard --all --dry-run", "pause orders --dry-run",
-		"replay plan --topic orders --dedup-window 1h --dry-run",
+	schema := map[core.Dialect]string{
+		core.Postgres: "current_schema() AND is_identity = 'NO'", core.MySQL: "DATABASE()",
+	}[w.dialect]
+	must(w, w.open().QueryRowContext(w.Context(), "SELECT column_name FROM information_schema.columns WHERE "+
+		"table_name = '"+table+"' AND table_schema = "+schema+" ORDER BY ordinal_position LIMIT 1").Scan(&name))
+	return name
+}
+
+// probe tries each kind of statement on a table.
+func (a *actor) probe(name string, grants []grant, table, column string) {
+	a.Helper()
+	tx, err := a.open().BeginTx(a.Context(), nil)
+	must(a, err)
+	defer tx.Rollback()
+	insert := " DEFAULT VALUES"
+	if a.dialect == core.MySQL {
+		insert = " () VALUES ()"
+	}
+	for privilege, text := range map[string]string{
+		"SELECT": "SELECT 1 FROM " + table + " WHERE 1 = 0", "INSERT": "INSERT INTO " + table + insert,
+		"UPDATE": "UPDATE " + table + " SET " + column + " = NULL WHERE 1 = 0",
+		"DELETE": "DELETE FROM " + table + " WHERE 1 = 0",
 	} {
-		r := w.run(strings.Fields(command)...)
-		if r.code != ExitOK || strings.Contains(r.err, "denied") {
-			w.Errorf("outbox %s: exit code %d\n%s%s", command, r.code, r.out, r.err)
+		has := slices.Contains(grants, grant{privilege, "ON " + table}) ||
+			privilege == "SELECT" && slices.ContainsFunc(grants, grant.onAll)
+		if err := attempt(a.Context(), tx, text); denied(err) == has {
+			a.Errorf("%s has the right: %t; %s: %v", name, has, text, err)
 		}
 	}
+}
+
+// attempt runs a statement in a transaction that goes on.
+func attempt(ctx context.Context, tx *sql.Tx, text string) error {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT attempt"); err != nil {
+		return err
+	}
+	_, failed := tx.ExecContext(ctx, text)
+	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT attempt"); err != nil {
+		return err
+	}
+	return failed
+}
+
+// looksAtPages opens every page of `outbox ui`.
+func (a *actor) looksAtPages() {
+	a.Helper()
+	a.admin.publish(core.Event{Type: "a", Topic: "pages", Key: "1"})
+	var page struct{ Events []struct{ ID string } }
+	a.json(&page, "list", "--topic", "pages")
+	site, token, _ := strings.Cut(a.serves("--actor", "ada", "--name", "shop"), "?token=")
+	b := newBrowser(a.world)
+	b.ask(http.MethodGet, site+"shop/?token="+token, nil)
+	for _, path := range []string{
+		"", "events", "events/" + page.Events[0].ID, "groups", "keys", "consumers", "effects", "httpkeys", "relays",
+		"plans", "audit", "doctor",
+	} {
+		code, text, _ := b.ask(http.MethodGet, site+"shop/"+path, nil)
+		if code != http.StatusOK || path != "doctor" && strings.Contains(text, "denied") {
+			a.Errorf("page %s: %d: %s", path, code, text)
+		}
+	}
+}
+
+// revealsOnPage sees a payload on the page, which the audit has.
+func (a *actor) revealsOnPage() {
+	a.Helper()
+	a.admin.publish(core.Event{Type: "a", Topic: "reveal", Payload: []byte("the-payload")})
+	var page struct{ Events []struct{ ID string } }
+	a.json(&page, "list", "--topic", "reveal")
+	site, token, _ := strings.Cut(a.serves("--actor", "ada", "--name", "shop"), "?token=")
+	b := newBrowser(a.world)
+	b.ask(http.MethodGet, site+"shop/?token="+token, nil)
+	code, text, _ := b.ask(http.MethodPost, site+"shop/events/"+page.Events[0].ID, url.Values{"reason": {"INC-43"}})
+	if code != http.StatusOK || !strings.Contains(text, "the-payload") {
+		a.Errorf("reveal: %d: %s", code, text)
+	}
+}
+
+// releases releases a message of a poison queue, which the consumer processes.
+func (a *actor) releases() {
+	a.Helper()
+	p := newParking(a.admin)
+	p.park(core.NewEventID(), "ada")
+	p.consume()
+	a.require(a.run("inbox", "release", "--consumer", "mailer", "--from", p.from, "--reason", "x", "--yes"), ExitOK,
+		"1 message sent, 1 of them processed")
 }

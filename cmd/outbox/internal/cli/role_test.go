@@ -28,14 +28,22 @@ func (w *world) role(grants ...string) *world {
 		}
 		_ = admin.Close()
 	})
-	names := strings.NewReplacer("ROLE", name, "DATABASE", strings.TrimPrefix(u.Path, "/"))
 	for _, grant := range grants {
-		w.exec(names.Replace(grant))
+		w.exec(w.named(name, grant))
 	}
 	u.User = url.User(name)
 	as := *w
+	as.shared = nil
 	as.address = u.String()
 	return &as
+}
+
+// named is a statement about a role, in which ROLE and DATABASE stand for the names.
+func (w *world) named(role, statement string) string {
+	w.Helper()
+	u, err := url.Parse(w.address)
+	must(w, err)
+	return strings.NewReplacer("ROLE", role, "DATABASE", strings.TrimPrefix(u.Path, "/")).Replace(statement)
 }
 
 // user is the role.

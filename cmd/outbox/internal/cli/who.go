@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"os/user"
 	"unicode/utf8"
 
@@ -20,16 +19,14 @@ func (w *who) flags(c *cobra.Command) {
 }
 
 func (w *who) reasonFlags(c *cobra.Command) {
-	c.Flags().StringVar(&w.reason, "reason", "", "why; it is stored")
+	c.Flags().StringVar(&w.reason, "reason", "", "why")
 	w.actorFlag(c)
 }
 
 func (w *who) yesFlag(c *cobra.Command) { c.Flags().BoolVar(&w.yes, "yes", false, "do not ask") }
 
-// dryRunFlag registers --dry-run. Without a text it is for a command that prints the rows it is
-// about.
-func (w *who) dryRunFlag(c *cobra.Command, text string) {
-	c.Flags().BoolVar(&w.dryRun, "dry-run", false, cmp.Or(text, "print what the change is about, and change nothing"))
+func (w *who) dryRunFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&w.dryRun, "dry-run", false, "print what it is about, and change nothing")
 }
 
 // either returns is, or would in a dry run.
@@ -41,7 +38,7 @@ func (w *who) either(is, would string) string {
 }
 
 func (w *who) actorFlag(c *cobra.Command) {
-	c.Flags().StringVar(&w.actor, "actor", "", "who; it is stored (default: the user of the system)")
+	c.Flags().StringVar(&w.actor, "actor", "", "who (default: the user of the system)")
 }
 
 // check requires a reason, and finds the actor. The limits are the same as in package core. They

@@ -34,6 +34,7 @@ type world struct {
 	env     map[string]string
 	colors  bool
 	now     func() time.Time
+	shared  *sql.DB // what open returns; nil: a pool of its own each time
 }
 
 // result is the answer of a command.
@@ -183,6 +184,9 @@ func (w *world) require(r result, code int, parts ...string) {
 // open opens the database.
 func (w *world) open() *sql.DB {
 	w.Helper()
+	if w.shared != nil {
+		return w.shared
+	}
 	db, err := connect(w.address)
 	must(w, err)
 	w.Cleanup(func() { _ = db.Close() })

@@ -216,7 +216,7 @@ func TestTransactionerAndWithTx(t *testing.T) {
 		}
 		var kept context.Context
 		fixture.NoError(t, gqlServer(t, e.bare, func(ctx context.Context) error {
-			kept = context.WithoutCancel(ctx)
+			kept = context.WithoutCancel(ctx) //nolint:fatcontext // it is used after the request
 			return nil
 		})())
 		fixture.NoError(t, own(kept, "after"))

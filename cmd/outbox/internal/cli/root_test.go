@@ -268,7 +268,7 @@ func section(c *cobra.Command, shared *pflag.FlagSet) string {
 	for _, f := range ownFlags(c) {
 		if common := shared.Lookup(f.Name); common == nil || !sameFlag(common, f) {
 			flags.AddFlag(f)
-		} else if !slices.Contains(flagsOfChanges, f.Name) && !(filtered && strings.HasPrefix(f.Usage, "only")) {
+		} else if !slices.Contains(flagsOfChanges, f.Name) && (!filtered || !strings.HasPrefix(f.Usage, "only")) {
 			also = append(also, "--"+f.Name)
 		}
 	}

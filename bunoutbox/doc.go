@@ -29,35 +29,36 @@
 // Recorded events and On functions see the NewInsert, NewUpdate and NewDelete of a *bun.DB that has
 // the hook, when they have a Model: batches, conditions, bulk updates, soft deletes too. An On
 // function is called once for each row that the statement inserted, updated or deleted, with the
-// row as the database stored it (deleted: as it was). Recorded events go out with their row; if the
-// statement did not change it, they stay recorded and RowsAffected says so. The database itself
-// names the rows, so nothing depends on what the model in memory says. An event without an
-// AggregateID gets the primary key of its row. Several primary keys are joined by commas, and bytes
-// are written in hex. AggregateType, which is the event's topic by default, is filled in only if the
-// model has a method AggregateType() string. In detail:
+// row as the database stored it (deleted: as it was). Recorded events are published with their row;
+// if the statement did not change the row, they stay recorded, and RowsAffected does not count the
+// row. The database itself names the rows, so nothing depends on the fields of the model in memory.
+// An event without an AggregateID gets the primary key of its row. Several primary keys are joined
+// by commas, and bytes are written in hex. AggregateType, which is the event's topic by default, is
+// filled in only if the model has a method AggregateType() string. In detail:
 //
 //   - ON CONFLICT DO UPDATE, ON DUPLICATE KEY UPDATE and REPLACE make OpUpsert, because not every
-//     database tells a new row from an existing one. With DO NOTHING and IGNORE, the rows that were
-//     inserted are OpCreate.
+//     database distinguishes a new row from an existing one. With DO NOTHING and IGNORE, the rows
+//     that were inserted are OpCreate.
 //   - A row counts as changed if the statement found it, even if it had the new values already.
 //   - An update of the key names only the new key.
-//   - The rows are told right after their statement, before Bun reads the rows of RETURNING and
-//     before the hooks of the model. What fails there later leaves the row and its events together.
-//   - If several rows changed and nobody can say which of them is the row of a model with recorded
-//     events, the error is core.ErrNoAggregateID, and the transaction does not commit: a condition
-//     with a model without a key, or an Ignore batch with generated keys, partly inserted. Events
-//     with an AggregateID of their own need nobody to say it.
+//   - The events of the rows are written right after the statement, before Bun reads the rows of
+//     RETURNING and before the hooks of the model. A failure there leaves the row and its events
+//     together.
+//   - If several rows changed and it is not certain which of them is the row of a model with
+//     recorded events, the error is core.ErrNoAggregateID, and the transaction does not commit: a
+//     condition with a model without a key, or an Ignore batch with generated keys, partly
+//     inserted. Events with an AggregateID of their own are published all the same.
 //   - An update or delete of more than 100,000 rows is refused with core.ErrTooManyRows, and a
 //     MERGE with core.ErrNoAggregateID.
 //   - Raw SQL, Table(...) without a model, maps, statements within a WITH, cascades and changes by
 //     triggers are not seen. Use Publish there.
 //
-// A statement that causes events and is in no transaction gets one of its own, which ends with it.
-// The error of its COMMIT is that of the statement. It needs a pool of sqltx.Connector: on another
-// one it is refused with core.ErrUntracked before it is executed, and so is a statement in a
-// transaction that was begun by the text BEGIN. If the events cannot be written (an event is not
-// valid, an On function fails), the statement returns the error, and its transaction does not
-// commit, even if the program ignores the error.
+// A statement that causes events outside a transaction gets a transaction of its own, which ends
+// with the statement. If its COMMIT fails, the statement returns that error. It needs a pool of
+// sqltx.Connector: on another one it is refused with core.ErrUntracked before it is executed, and
+// so is a statement in a transaction that was begun by the text BEGIN. If the events cannot be
+// written (an event is not valid, an On function fails), the statement returns the error, and its
+// transaction does not commit, even if the program ignores the error.
 //
 // The hook gives the query a connection of its own while it is executed. Another hook that sets the
 // connection of the query (q.Conn) would hide it: COMMIT then fails.

@@ -121,7 +121,7 @@ func (d *door) ExecContext(ctx context.Context, query string, args ...any) (sql.
 	var res sql.Result
 	err := d.capture(ctx, true, func(c *capture.Capture, s session) (err error) {
 		res, err = c.Exec(ctx, s, query, args)
-		if err == nil && d.op == core.OpCreate && s.Dialect() == core.SQLite { // later, it would be that of an event
+		if err == nil && d.op == core.OpCreate && s.Dialect() == core.SQLite { // later, it would be an event's id
 			id, ierr := res.LastInsertId()
 			res = inserted{res, id, ierr}
 		}
@@ -164,7 +164,7 @@ func (d *door) QueryRowContext(ctx context.Context, query string, args ...any) *
 }
 
 var (
-	errOther = errors.New("outbox: the query has sent another statement than the one that its hooks were shown")
+	errOther = errors.New("outbox: the query has sent another statement than its hooks have seen")
 	errTwice = errors.New("outbox: the query has sent its statement twice: do not use one query in two goroutines")
 )
 
@@ -226,7 +226,7 @@ func (s session) Read(ctx context.Context, text string, args []any) (*capture.An
 	return answer(s.QueryContext(ctx, text, args...))
 }
 
-// inPool is the transaction of a statement, whose pool its *bun.DB knows.
+// inPool is the transaction of a statement, together with its *bun.DB's pool.
 type inPool struct {
 	*sqltx.VisitedTx
 	pool *sql.DB
@@ -311,7 +311,7 @@ func (d *door) capture(
 		// The end of the statement's context must not hide that its events are missing.
 		return sqltx.Visit(context.WithoutCancel(ctx), d.run, func(v *sqltx.VisitedTx) error {
 			if !v.Same(tx.VisitedTx) {
-				return fmt.Errorf("%w: that of the statement was ended by an On function", core.ErrNoTransaction)
+				return fmt.Errorf("%w: an On function ended the statement's transaction", core.ErrNoTransaction)
 			}
 			return ob.own.Publish(ctx, inPool{v, d.db.DB}, events...)
 		})
@@ -324,7 +324,7 @@ func inTransaction(ctx context.Context, tx core.Tx) context.Context {
 	return core.ContextWithTx(context.WithValue(ctx, ctxKey{}, nil), tx)
 }
 
-// tell reports the changed rows. Recorded events go to the outbox that was added last.
+// tell writes the events of the changed rows. Recorded events go to the outbox that was added last.
 func (d *door) tell(
 	ctx context.Context, c *capture.Capture, publish func(ob *Outbox, events []core.Event) error,
 ) error {
@@ -338,7 +338,7 @@ func (d *door) tell(
 	return c.Tell(ctx, func(events []core.Event) error { return publish(d.parts[last].ob, events) })
 }
 
-// statement says what the capture has to know.
+// statement describes the statement for the capture.
 func (d *door) statement(ctx context.Context) capture.Statement {
 	last := d.parts[len(d.parts)-1]
 	maps, named := false, d.models != nil

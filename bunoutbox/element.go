@@ -40,7 +40,7 @@ func elements(value any) []reflect.Value {
 	}
 }
 
-// recording returns the models of a statement if one of them has recorded events.
+// recording returns the models of a statement, or nil if none of them has recorded events.
 func recording(gen schema.QueryGen, table *schema.Table, value any) ([]capture.Model, error) {
 	var models []capture.Model
 	found := false
@@ -64,7 +64,7 @@ func recording(gen schema.QueryGen, table *schema.Table, value any) ([]capture.M
 	return models, nil
 }
 
-// literals returns the key of a model as Bun writes it into texts, nil if no part of it is set.
+// literals returns the key of a model as Bun writes it into texts, or nil if the key is zero.
 func literals(gen schema.QueryGen, table *schema.Table, model reflect.Value) []any {
 	values, set := make([]any, len(table.PKs)), false
 	for i, f := range table.PKs {

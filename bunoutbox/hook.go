@@ -99,7 +99,7 @@ func beforeModel(ctx context.Context, q query) error {
 		return err
 	}, func(tx *sqltx.VisitedTx) error { return tx.Err() })
 	if errors.Is(err, core.ErrNoTransaction) && !errors.Is(err, sql.ErrTxDone) {
-		err = nil // the statement gets one of its own
+		err = nil // the statement gets its own transaction
 	}
 	if len(f.found) == 0 {
 		if err != nil && !errors.Is(err, core.ErrUntracked) {
@@ -110,7 +110,7 @@ func beforeModel(ctx context.Context, q query) error {
 	return err
 }
 
-var errNoHook = fmt.Errorf("%w: the *bun.DB does not have the query hook: use that of ob.DB(), or the result of "+
+var errNoHook = fmt.Errorf("%w: the *bun.DB does not have the query hook: use ob.DB(), or the result of "+
 	"db.WithQueryHook(ob.Hook())", core.ErrNotInstalled)
 
 // rawOf returns a statement that runs where q runs. Bun asks a ConnResolver where that is. Every raw

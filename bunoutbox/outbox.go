@@ -22,7 +22,7 @@ import (
 // returns. Call Run in one goroutine of each process that relays. It is safe for use by several
 // goroutines.
 type Outbox struct {
-	// Run, Drain and what operators do are the same for every ORM.
+	// Run, Drain and the calls of operators are the same for every ORM.
 	adapter.Operations
 
 	own    *adapter.Outbox
@@ -61,9 +61,9 @@ func dialectOf(db *bun.DB) (core.Dialect, error) {
 // of models. A *bun.DB without the hook writes rows and no events.
 func (o *Outbox) DB() *bun.DB { return o.db }
 
-// Hook returns the hook that captures the events of models, for a *bun.DB other than that of DB.
-// Note that db.WithQueryHook(ob.Hook()) does not change db: it returns a new *bun.DB that captures.
-// Hook always returns the same hook. A *bun.DB that has the hook twice captures once.
+// Hook returns the hook that captures the events of models, for a *bun.DB other than DB's. Note
+// that db.WithQueryHook(ob.Hook()) does not change db: it returns a new *bun.DB that captures. Hook
+// always returns the same hook. A *bun.DB that has the hook twice captures once.
 func (o *Outbox) Hook() bun.QueryHook { return o.hook }
 
 // ready returns the mistakes of the On functions.
@@ -75,15 +75,15 @@ func (o *Outbox) ready() error {
 	return err
 }
 
-// Config configures the outbox. It has every setting of core.Config except the Repository. Its
-// other settings say where the tables are (AutoCreate, Schema, Prefix), and name an existing outbox
-// to share (Outbox). Config is the same for every ORM. The zero value is usable: events are
-// inserted into the existing tables, and another process relays them. New and Open report mistakes.
+// Config configures the outbox. It has every setting of core.Config except the Repository. It also
+// has the place of the tables (AutoCreate, Schema, Prefix), and can name an existing outbox to
+// share (Outbox). Config is the same for every ORM. The zero value is usable: events are inserted
+// into the existing tables, and another process relays them. New and Open report mistakes.
 type Config = adapter.Config
 
 // Open opens a pool with the driver of that name, as sql.Open does, and makes a *bun.DB and the
 // outbox of its database. The *bun.DB captures the events of models. Every transaction of its pool
-// is tracked, also one that another library begins.
+// is tracked, even if another library begins it.
 //
 //	db, ob, err := bunoutbox.Open(ctx, "pgx", dsn, pgdialect.New(),
 //		bunoutbox.Config{Publisher: publisher, AutoCreate: true})

@@ -42,8 +42,8 @@ func (o *Outbox) RunInTxOptions(ctx context.Context, opts *sql.TxOptions,
 
 // Transactor makes a core.Transactor of db, with or without the hook of an Outbox. Its RunInTx does
 // the same as Outbox.RunInTx; FromContext returns the bun.Tx to work with. If db is nil or of an
-// unsupported dialect, core.CheckTransactor returns an error, and so do the functions that take the
-// Transactor, such as those of an inbox. Otherwise RunInTx returns it.
+// unsupported dialect, an error is returned by core.CheckTransactor, by functions that take the
+// Transactor (such as an inbox's), and otherwise by RunInTx.
 func Transactor(db *bun.DB) core.Transactor { return &transactor{db: db} }
 
 // FromContext returns the transaction that RunInTx or Context put into ctx. Without one it returns

@@ -71,8 +71,8 @@ type (
 	}
 )
 
-// asyncAPI writes the whole catalog. The schemas have only keywords of draft 7, of which the
-// schemas of AsyncAPI are a superset.
+// asyncAPI writes the whole catalog. The schemas have only keywords of draft 7, which AsyncAPI's
+// schemas include.
 func (g *Generator) asyncAPI() ([]byte, error) {
 	doc := document{
 		AsyncAPI: "3.0.0",

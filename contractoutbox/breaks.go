@@ -13,14 +13,14 @@ type Break struct {
 	// Event and Version name the schema that changed. Version 0: the event as a whole.
 	Event   string
 	Version int
-	// Field is the place in the data, such as lines[].sku. Empty: all of it.
+	// Field is the place in the data, such as lines[].sku. Empty: the whole data.
 	Field string
 	// Rule names the kind of change: required, removed, optional, type, enum, range, length,
 	// format, refused, other for fields; event, version, topic, order for the event.
 	Rule string
-	// Backward: consumers of the present cannot read what the release wrote, and may still be in
-	// the topic, in dead letters and in replays. Forward: consumers of the release cannot read what
-	// producers of the present write.
+	// Backward: present consumers cannot read data of the release, which may still be in the topic,
+	// in dead letters and in replays. Forward: consumers of the release cannot read data of present
+	// producers.
 	Backward, Forward bool
 
 	text, breaks, advice string
@@ -29,7 +29,7 @@ type Break struct {
 // ID names the break for Config.Allow: event/version/field/rule, such as order.placed/2/total/type.
 func (b Break) ID() string { return fmt.Sprintf("%s/%d/%s/%s", b.Event, b.Version, b.Field, b.Rule) }
 
-// String says in one line what changed, whom it breaks, and what to do.
+// String is one line: the change, the programs that it breaks, and the remedy.
 func (b Break) String() string {
 	var s strings.Builder
 	s.WriteString(b.Event)
@@ -59,8 +59,8 @@ func (g *Generator) Compatible(r *Baseline) error {
 	return fmt.Errorf("%w %s:%s", ErrIncompatible, r.name, strings.Join(lines, ""))
 }
 
-// Breaks returns the changes of the catalog since a release that break a program, as
-// Config.Compatibility has it, without those in Config.Allow:
+// Breaks returns the changes of the catalog since a release that break a program, by
+// Config.Compatibility, except for Config.Allow:
 //
 //   - within a version: data that a reader of the other side might refuse
 //   - a version that is no longer declared, a lower version, an event that is gone and was not

@@ -27,7 +27,7 @@
 //   - README.md: the list of events
 //   - <domain>/<event>.md: a page for each event
 //   - <domain>/<event>.v<version>.schema.json: a JSON Schema (2020-12) for each version
-//   - asyncapi.json: all of it as one AsyncAPI 3.0 document, with which the next release is
+//   - asyncapi.json: the whole catalog as one AsyncAPI 3.0 document, with which the next release is
 //     compared
 //
 // # Schemas
@@ -36,6 +36,5 @@
 // A pointer, a slice, a map or an interface that is not left out may be null. A time.Time is a
 // string of format date-time, a []byte is base64, an encoding.TextMarshaler is a string. A type
 // with a MarshalJSON of its own needs a schema in Config.Schemas, and so does a type that contains
-// itself. Further properties are always allowed, because consumers must ignore fields that they do
-// not know.
+// itself. Further properties are always allowed, because consumers must ignore unknown fields.
 package contractoutbox

@@ -33,18 +33,18 @@ type Config struct {
 	Allow []string
 }
 
-// Compatibility says which programs a change within a version must not break.
+// Compatibility selects the programs that a change within a version must not break.
 type Compatibility uint8
 
 // Compatibilities.
 const (
 	// Full is both of the others: producers and consumers are deployed in any order.
 	Full Compatibility = iota
-	// Backward: consumers of the present read what producers of the release wrote. Consumers are
-	// deployed before producers. Replays and dead letters need it too.
+	// Backward: present consumers read data of the release's producers. Consumers are deployed
+	// before producers. Replays and dead letters need it too.
 	Backward
-	// Forward: consumers of the release read what producers of the present write. Producers are
-	// deployed before consumers, and no event of the release is replayed.
+	// Forward: consumers of the release read data of present producers. Producers are deployed
+	// before consumers, and no event of the release is replayed.
 	Forward
 )
 
@@ -156,7 +156,7 @@ func (g *Generator) write(bad func(string, ...any)) {
 		if err != nil {
 			bad("%s: %w", name, err)
 		}
-		for other := range g.files { // file systems may not tell them apart
+		for other := range g.files { // equal names on some file systems
 			if strings.EqualFold(other, name) {
 				bad("two events need the file %s: give one of them another Spec.Domain", name)
 			}
@@ -255,9 +255,9 @@ func (g *Generator) Files() map[string][]byte {
 // errUnknown: the catalog has no event of the type, or not of the version.
 var errUnknown = errors.New("contractoutbox: not in the catalog")
 
-// Validate reports whether a payload is what the schema of a version allows: in a test of a
-// producer, or of messages that another program wrote. An event or version that
-// the catalog does not have is an error.
+// Validate reports whether a payload matches the schema of a version: in a test of a producer, or
+// of messages that another program wrote. An event or version that the catalog does not have is an
+// error.
 func (g *Generator) Validate(eventType string, number int, payload []byte) error {
 	for _, e := range g.events {
 		for _, v := range e.versions {

@@ -309,7 +309,7 @@ func TestWriteAndVerify(t *testing.T) {
 	err = g.Verify(dir)
 	for _, text := range []string{
 		"Generator.Write(", `sales/order.placed.md: line `,
-		`is "| owner | team x |", the catalog says "| owner | team orders |"`,
+		`is "| owner | team x |", but "| owner | team orders |" in the catalog`,
 		"gone/order.gone.md is of an event that is not in the catalog", "asyncapi.json is missing",
 	} {
 		if !errors.Is(err, contractoutbox.ErrDiffers) || !strings.Contains(err.Error(), text) {

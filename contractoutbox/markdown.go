@@ -117,7 +117,7 @@ func (g *Generator) promise() string {
 	return "full: within a version, older and newer producers and consumers read each other"
 }
 
-// fields is the table of an object's properties, those of objects inside too.
+// fields is the table of an object's properties, including objects inside.
 func (p *page) fields(s *jsonschema.Schema) {
 	if len(s.Properties) == 0 {
 		p.paragraph("It has no fields.")
@@ -160,7 +160,7 @@ func (p *page) properties(prefix string, s *jsonschema.Schema) {
 	}
 }
 
-// typeText says what a schema allows in a few words.
+// typeText describes in a few words what a schema allows.
 func typeText(s *jsonschema.Schema) string {
 	var parts []string
 	for _, t := range typesOf(s) {

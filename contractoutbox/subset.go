@@ -306,7 +306,7 @@ func never(s *jsonschema.Schema) bool {
 	return err == nil && string(text) == "false"
 }
 
-// compared are the keywords that reads knows, and those that refuse nothing.
+// compared are the keywords that reads evaluates, and keywords that refuse nothing.
 var compared = []string{
 	"type", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
 	"maxLength", "pattern", "format", "contentEncoding", "items", "minItems", "maxItems", "uniqueItems", "properties",

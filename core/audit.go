@@ -16,7 +16,8 @@ type AuditQuery struct {
 	Limit  int   // default 100, at most 1000
 }
 
-// AuditRecord says what a person did to a row. It is written in the transaction of the change.
+// AuditRecord records a change that a person made to a row. It is written in the transaction of the
+// change.
 type AuditRecord struct {
 	No      int64     `json:"no"`     // ascending
 	At      time.Time `json:"at"`     // by the database's clock

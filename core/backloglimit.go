@@ -18,8 +18,8 @@ const (
 	// repeated after that many times its duration, but no later than gaugeMax.
 	gaugeShare = 20
 	gaugeMax   = time.Minute
-	// gaugeLeast is how many rows are counted at least, so that the age of the oldest is that of
-	// many.
+	// gaugeLeast is the smallest limit of a count, so that the age of the oldest event is taken
+	// from many rows.
 	gaugeLeast = 1000
 )
 
@@ -28,27 +28,26 @@ const (
 //
 // Publish never waits for the count. It uses the last one, which is counted in the background about
 // every 5 seconds while Publish is called, less often if counting takes long. So the first events
-// of a process pass, and so do those that come between two counts: leave room for them. If the
-// backlog cannot be counted, events pass, and the log says so once. Events that a person redrives
-// or replays pass always.
+// of a process pass, and so do events between two counts: leave room for them. If the count fails,
+// events pass, and the log has one warning. Events that a person redrives or replays always pass.
 type BacklogLimit struct {
-	// Rows is how many rows may wait, of all topics together: NEW and RETRY, also delayed ones, not
-	// those that are DEAD. Each count looks at so many rows without a key and as many of keys, dead
-	// ones among them: beside as many dead ones it may never be reached. 0: any number.
+	// Rows is the largest number of waiting rows of all topics together: NEW and RETRY, delayed
+	// ones too, but not DEAD. A count examines at most Rows rows without a key and as many rows
+	// with one, DEAD rows among them: many DEAD rows can hide that the limit is reached. 0: any
+	// number.
 	Rows int
 	// Age is how long ago the oldest row that waits may have been inserted. It must be longer than
 	// any Event.Delay, pause and planned outage. 0: any age.
 	Age time.Duration
 }
 
-// BacklogFullError says that Publish has refused events because of Config.BacklogLimit. Nothing was
-// written. errors.Is finds ErrBacklogFull in it.
+// BacklogFullError is returned by Publish when Config.BacklogLimit is reached. Nothing was written.
+// errors.Is(err, ErrBacklogFull) is true.
 type BacklogFullError struct {
 	Limit   BacklogLimit
 	Backlog Backlog // its counts stop at Backlog.Limit
 }
 
-// Error says how many events wait and what to do.
 func (e *BacklogFullError) Error() string {
 	return fmt.Sprintf("%s: at least %d events wait, the oldest for %s, and Config.BacklogLimit is %s: "+
 		"nothing was written; find out why no relay publishes them (outbox status)", ErrBacklogFull, e.Backlog.Pending,
@@ -58,7 +57,7 @@ func (e *BacklogFullError) Error() string {
 // Is reports whether target is ErrBacklogFull.
 func (e *BacklogFullError) Is(target error) bool { return target == ErrBacklogFull }
 
-// String names what is limited.
+// String returns the limits that are set.
 func (l BacklogLimit) String() string {
 	switch {
 	case l.Rows == 0:
@@ -69,8 +68,8 @@ func (l BacklogLimit) String() string {
 	return fmt.Sprintf("%d rows or %s", l.Rows, l.Age)
 }
 
-// backlogGauge knows whether the backlog has reached its limit. Any number of goroutines may ask
-// it, which costs a look at the clock. One goroutine at a time counts.
+// backlogGauge reports whether the backlog has reached its limit. Any number of goroutines may ask;
+// each call reads the clock. One goroutine at a time counts.
 type backlogGauge struct {
 	limit  BacklogLimit
 	repo   Repository
@@ -80,7 +79,7 @@ type backlogGauge struct {
 	next atomic.Int64 // when to count again, in ns; while one counts: never
 	full atomic.Pointer[gauged]
 
-	refusing, unknown bool // what the log has said; used by the goroutine that counts
+	refusing, unknown bool // what was logged last; used by the counting goroutine
 }
 
 // gauged is a count that reached the limit.
@@ -131,7 +130,7 @@ func (l BacklogLimit) reached(b Backlog) bool {
 	return l.Rows > 0 && b.Pending >= int64(l.Rows) || l.Age > 0 && b.Pending > 0 && b.OldestAge >= l.Age
 }
 
-// log says what has changed since the count before.
+// log logs changes since the previous count.
 func (g *backlogGauge) log(b Backlog, err error, full bool) {
 	if err != nil && !g.unknown {
 		g.logger.Warn("outbox: the backlog cannot be counted, Publish accepts events without the limit meanwhile",

@@ -1,4 +1,4 @@
 package core
 
-// Warning is a danger, why it is one, and what to do.
+// Warning is a danger, its cause and the remedy.
 type Warning struct{ Found, Cause, Fix string }

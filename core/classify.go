@@ -20,13 +20,13 @@ var outages = []error{
 	net.ErrClosed, io.ErrUnexpectedEOF, io.EOF, io.ErrClosedPipe,
 }
 
-// DefaultClassifier knows the errors of the operating system, the network errors of the standard
-// library and certificates that cannot be verified. It also knows the errors of other clients by
-// their methods and texts: open circuit breakers, gRPC's Unavailable and ResourceExhausted,
-// throttling by AWS, and a Redis that is loading or whose pool is exhausted. An error that says
-// that the destination cannot be reached is ClassUnavailable. So is a lack of file descriptors,
-// memory or disk space. A timeout is left to the relay, which knows whether the destination
-// acknowledged other events meanwhile. Every other error is ClassTransient.
+// DefaultClassifier recognises errors of the operating system, network errors of the standard
+// library, and certificates that cannot be verified. It recognises other clients' errors by methods
+// and texts: open circuit breakers, gRPC's Unavailable and ResourceExhausted, throttling by AWS,
+// and a Redis that is loading or whose pool is exhausted. An error is ClassUnavailable if the
+// destination cannot be reached. So is a lack of file descriptors, memory or disk space. A timeout
+// is left to the relay, which has seen whether the destination acknowledged other events meanwhile.
+// Every other error is ClassTransient.
 func DefaultClassifier(err error) Class {
 	for _, outage := range outages {
 		if errors.Is(err, outage) {

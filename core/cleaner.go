@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CleanupRequest says which rows Repository.Cleanup deletes.
+// CleanupRequest selects the rows that Repository.Cleanup deletes.
 type CleanupRequest struct {
 	Keep          time.Duration // since DONE rows ended
 	KeepDiscarded time.Duration // since DISCARDED rows ended
@@ -30,10 +30,10 @@ type ArchivedEvent struct {
 	// KeyID and KeySeq are the key of the row and its place in it. Both are zero without a key.
 	KeyID  KeyID
 	KeySeq int64
-	// Discarded says that a person ended the event by Discard, or redrove it under SkipDead, which
-	// gave it another row. Otherwise a destination accepted it.
+	// Discarded: a person ended the event by Discard, or redrove it under SkipDead, which gave it
+	// another row. Otherwise a destination accepted it.
 	Discarded bool
-	// Attempts and LostClaims are those of Claimed.
+	// Attempts and LostClaims are copied from Claimed.
 	Attempts   int
 	LostClaims int
 	ErrorCode  string // of the last failure; only if Discarded
@@ -45,7 +45,7 @@ type ArchivedEvent struct {
 	CreatedAt time.Time
 	EndedAt   time.Time
 
-	// Err says that a part of the row cannot be read, because another program wrote it. Event lacks
+	// Err is set if a part of the row cannot be read, because another program wrote it. Event lacks
 	// that part, and the part is lost if Archive returns nil.
 	Err error
 }

@@ -27,7 +27,7 @@ type Config struct {
 	// each topic. Processes without a Publisher use Routes too. Default: Event.AggregateType, or the
 	// type of an event that has none.
 	Routes map[string][]string
-	// Logger gets what an operator should look at. Default: DefaultLogger, which writes warnings
+	// Logger gets warnings and errors for operators. Default: DefaultLogger, which writes warnings
 	// and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is called with everything that happens, for metrics. Default: none.
@@ -35,7 +35,7 @@ type Config struct {
 	// Tracer is called around Publish and around each call of the Publisher, for traces. Module
 	// oteloutbox makes one. Default: none.
 	Tracer *Tracer
-	// DeadPolicy says what a DEAD event means for its key. Default: BlockKey.
+	// DeadPolicy decides what a DEAD event does to its key. Default: BlockKey.
 	DeadPolicy DeadPolicy
 	// BacklogLimit makes Publish refuse events with ErrBacklogFull while too many wait in the
 	// table. Default: no limit.
@@ -47,8 +47,8 @@ type Config struct {
 	Headers func(ctx context.Context) map[string]string
 	// MaxPayload is the largest payload in bytes. Default: 1 MiB, and 896 KiB with RelayedByLog, so
 	// that the message fits into the 1 MiB that Kafka takes by default. Publish also asks a
-	// Publisher that knows the limit of its destination (see SizeChecker), such as the bridges to
-	// Kafka and RabbitMQ. In a process without a Publisher, MaxPayload is the only limit.
+	// SizeChecker, such as the bridges to Kafka and RabbitMQ, about the limit of the destination.
+	// In a process without a Publisher, MaxPayload is the only limit.
 	MaxPayload int
 	// RejectUntracked makes Publish return ErrUntracked in a transaction whose commit the outbox
 	// cannot observe. Default: the rows are inserted, and the poller publishes them.
@@ -56,36 +56,36 @@ type Config struct {
 	// Node names this process in the column claimed_by. A random suffix is added. Default: host name
 	// and process id.
 	Node string
-	// Wake says how a relay hears of events that other processes have committed, and how this
-	// process tells relays of others. Default: what the Repository does.
+	// Wake connects relays with commits of other processes, in both directions. Default: the
+	// Repository's own way.
 	Wake WakePolicy
 	// RelayedByLog leaves publishing to a program that reads committed rows from the log of the
 	// database, such as Debezium. Publish inserts rows that are DONE, with LogReader in the column
 	// claimed_by: no relay claims or marks them, and Relay.Retention deletes them by their age. The
-	// table does not know which of them are published, so Backlog does not count them, and
+	// table does not show which of them are published, so Backlog does not count them, and
 	// BacklogLimit cannot be set. An event with a Delay is refused. Rows of ServedTopicPrefix are
 	// inserted as without RelayedByLog, because a Publisher executes them. A Publisher of other
-	// topics is refused, and so is Relay.Retention.DeleteOnSuccess. Without a Publisher, Run of
-	// a Relay cleans up and publishes nothing. Default: relays of this project publish.
+	// topics is refused, and so is Relay.Retention.DeleteOnSuccess. Without a Publisher, Run of a
+	// Relay cleans up and publishes nothing. Default: relays of this project publish.
 	RelayedByLog bool
 	// DisablePrepare makes every connection execute the INSERT of Publish without a prepared
 	// statement of ours. Set it where something deallocates statements unseen, such as a session
 	// reset of the driver with DISCARD ALL, or behind a pooler that is not recognised. A relay on a
-	// pool of module pgxoutbox prepares its claims all the same. At worst, one of them fails, and the
+	// pool of module pgxoutbox prepares its claims all the same. At worst, one claim fails, and the
 	// next poll repeats it. Default: a connection of sqltx.Connector prepares the INSERT once and
 	// keeps it, if its driver does not (pgdriver, pgx in another mode than the default one,
 	// go-sql-driver/mysql), and on PostgreSQL only on a direct connection, not behind PgBouncer.
 	DisablePrepare bool
 }
 
-// DeadPolicy says what a DEAD event means for the events behind it in its key.
+// DeadPolicy decides whether the events behind a DEAD event of their key wait.
 type DeadPolicy uint8
 
 const (
 	// BlockKey: the key waits until a person redrives or discards the dead event. Order is kept.
 	BlockKey DeadPolicy = iota
-	// SkipDead: the key goes on, also past events that died under BlockKey: a relay takes them out of
-	// it. A redriven event is appended at the end of its key.
+	// SkipDead: the key goes on, also past events that died under BlockKey: a relay removes them
+	// from the key. A redriven event is appended at the end of its key.
 	SkipDead
 )
 
@@ -178,8 +178,8 @@ func (c *Config) topicsOf(e *Event) []string {
 	return []string{cmp.Or(e.Topic, e.AggregateType, e.Type)}
 }
 
-// knownTopics returns the topics for which events may be recorded: those that the publisher of this
-// process serves, and those that Routes name. Nil: all.
+// knownTopics returns the topics for which events may be recorded: the topics that this process's
+// publisher serves, and the topics in Routes. Nil: all.
 func (c *Config) knownTopics() map[string]bool {
 	l, ok := c.Publisher.(TopicLister)
 	if !ok {

@@ -33,9 +33,9 @@
 // fast path was full, for a retry or a delay, or from a process that does not relay. In both cases
 // one process at a time publishes the row. The marks are then written in batches.
 //
-// A row is NEW, RETRY, DONE, DEAD or DISCARDED. A claimed row has no status of its own: it has a
-// lease that ends by itself. Any process may record that a destination acknowledged an event. Every
-// other report of a process counts only while the process holds the claim.
+// A row is NEW, RETRY, DONE, DEAD or DISCARDED. A claimed row has no status of its own, but a lease
+// that expires. Any process may record that a destination acknowledged an event. Every other report
+// of a process counts only while the process holds the claim.
 //
 // # For services
 //
@@ -47,25 +47,25 @@
 //     [BacklogFullError], and [Codec]. Its field Relay is a [RelayConfig]: relay.Config of package
 //     core/relay. An archive gets each [ArchivedEvent] before it is deleted, at most [ArchiveRows] and
 //     [ArchiveBytes] at once.
-//   - To say what happened: [Event], [EventTyper], [Recorder] and [Op]; [NewEventID] and
+//   - To record events: [Event], [EventTyper], [Recorder] and [Op]; [NewEventID] and
 //     [DeriveEventID] where an id is needed before the event is published.
 //   - Transactions: [Tx] with its [Dialect], [Outcome] and [Rows]; [Transactor], [TxFromContext];
-//     sqltx.Retryable says whether to run a transaction again, and sqltx.RetryTx does so. A
+//     sqltx.Retryable reports whether to run a transaction again, and sqltx.RetryTx does so. A
 //     [Migration] changes the tables of a package.
 //   - To write a publisher: [Publisher] or [PublisherFunc], which gets a [Delivery]; [Router], made
 //     by [NewRouter], combines several. [Permanent], [Transient], [Unavailable], [UnavailableFor],
-//     [UnavailableForKey], [Unroutable] and [PutOff] say what an error means. A publisher may also
-//     be an [AsyncPublisher], [LatePublisher], [ReceiptPublisher], [SizeChecker], [TopicLister] or
+//     [UnavailableForKey], [Unroutable] and [PutOff] classify an error. A publisher may also be an
+//     [AsyncPublisher], [LatePublisher], [ReceiptPublisher], [SizeChecker], [TopicLister] or
 //     [TopicNamer]. [ClassOf] and [DefaultClassifier] return the [Class] of an error. [CheckHeader]
-//     tells whether an event can carry a header.
+//     reports why an event cannot carry a header.
 //   - To watch: [Observer] and [TeeObserver], with [ClaimInfo], [PublishInfo], [PublishResult],
 //     [Path], [FallbackReason], [ProbeInfo], [OperatedInfo], [OperatorAction] and [PanicError].
 //     [Tracer] is for traces. [ErrorText] returns the text of an error without credentials.
-//   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest] with [Sight],
-//     [RowID], [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with its
+//   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest] with [Sight], [RowID],
+//     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with its
 //     [RelayState] and [RelayAlive]. [PauseRequest], [ResumeRequest] and [Pause] stop a destination
-//     and let it go on, and [RateRequest] and [Rate] limit what it gets; a [FieldError] says what
-//     is wrong with a request. [TypeBacklog] counts by type, [LogBacklog] is that of a reader of
+//     and let it go on, and [RateRequest] and [Rate] limit its events; a [FieldError] names the
+//     wrong fields of a request. [TypeBacklog] counts by type, [LogBacklog] measures a reader of
 //     the log. [Health] is for probes, and package health answers them. Package ops lists,
 //     explains, groups and changes events.
 //
@@ -87,19 +87,19 @@
 //
 // # For the relay
 //
-// Package core/relay publishes. A [Relay] gives a [RelayReport] of itself, and a [Reservation] to each
-// Publish: this is all that the writing side knows of it. A service never calls these.
+// Package core/relay publishes. A [Relay] gives a [RelayReport] of itself, and a [Reservation] to
+// each Publish. The writing side uses nothing else of it. A service never calls these.
 //
 // # For authors of adapters
 //
-// An adapter implements [Tx] and [Transactor] for an ORM or a driver; package sqltx does the most
-// of it for database/sql. Package outboxtest/suite has the tests that it must pass. A service never
+// An adapter implements [Tx] and [Transactor] for an ORM or a driver; package sqltx has most of
+// this for database/sql. Package outboxtest/suite has the tests that it must pass. A service never
 // calls these:
 //
-//   - [ContextWithTx] gives the transaction to the code below; [CheckTransactor] refuses one that
-//     can never begin.
-//   - [RecorderOf], [CheckRecorder] and [CheckModel] find what models recorded, and models that
-//     would lose it. [MarkRecorders], a [RecorderMark] and [UndoRecorded] put a Recorder back after a
+//   - [ContextWithTx] puts the transaction into a context; [CheckTransactor] refuses a Transactor
+//     that can never begin.
+//   - [RecorderOf], [CheckRecorder] and [CheckModel] find recorded events, and models that would
+//     lose them. [MarkRecorders], a [RecorderMark] and [UndoRecorded] put a Recorder back after a
 //     rollback.
 //   - [NewPanicError] and [DefaultLogger] make components behave as this package does.
 package core

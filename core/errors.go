@@ -26,8 +26,8 @@ var (
 	// Config.RejectUntracked is set.
 	ErrUntracked = errors.New("outbox: transaction is not tracked")
 
-	// ErrInvalidEvent: an event or a part of it is not acceptable. The wrapped errors name every
-	// problem. Nothing was written.
+	// ErrInvalidEvent: an event or a part of it is invalid. The wrapped errors name every problem.
+	// Nothing was written.
 	ErrInvalidEvent = errors.New("outbox: invalid event")
 
 	// ErrNoRoute: no publisher of this process handles the event's topic and Config.Routes does not
@@ -60,8 +60,8 @@ var (
 	// by one, or call Publish.
 	ErrNoAggregateID = errors.New("outbox: no aggregate id")
 
-	// ErrTooManyRows: an update or a delete of an ORM would change more than 100,000 rows whose
-	// events are to be told, or a statement has more models with recorded events than it can have
+	// ErrTooManyRows: an update or a delete of an ORM with an event for each row would change more
+	// than 100,000 rows, or a statement has more models with recorded events than it can have
 	// parameters. Change fewer rows at a time, or call Publish.
 	ErrTooManyRows = errors.New("outbox: too many rows for the events of one statement")
 
@@ -83,8 +83,7 @@ var (
 	// sqloutbox.Migrations, or package entschema in Ent's own migration.
 	ErrNoTables = errors.New("outbox: tables or columns are missing")
 
-	// ErrTablesDiffer: the tables exist, but differ from those of this version. They work, perhaps
-	// slowly.
+	// ErrTablesDiffer: the tables differ from this version's tables. They work, perhaps slowly.
 	ErrTablesDiffer = errors.New("outbox: tables differ")
 
 	// ErrRunning: Run was called while it already runs.
@@ -104,14 +103,14 @@ var (
 
 	// ErrNotInstalled: the outbox is not in use on the handle of the ORM that was given: a *gorm.DB
 	// without the plugin, a *bun.DB without the hook, an Ent client that does not use the driver of
-	// the outbox. Nothing was written. The text says what to do.
+	// the outbox. Nothing was written. The text contains the remedy.
 	ErrNotInstalled = errors.New("outbox: not installed")
 
-	// ErrOtherDatabase: the transaction is one of another database than the outbox. Its events
+	// ErrOtherDatabase: the transaction belongs to a database other than the outbox's. Its events
 	// would be in a table that this outbox does not relay. Nothing was written. Publish with the
 	// outbox of that database.
 	//
-	// These transactions are not recognised and pass: one of a pool that is not known; one on a
+	// These foreign transactions are not recognised and pass: one from an unknown pool; one on a
 	// server with a database of the same name, on PostgreSQL also with the same oid of the table;
 	// any on MySQL and MariaDB if the outbox has a Schema; one of another SQLite database in memory
 	// with cache=shared or vfs=memdb. An outbox whose process has called neither Migrate nor Check
@@ -122,16 +121,16 @@ var (
 	// same *sql.DB, begun by something else: by the Transactor of another ORM, or by other means of
 	// the same one. A second transaction would commit although the first one may roll back, and the
 	// two might wait for each other. Nothing was begun. Use one Transactor for both, for example
-	// for the inbox and for what its handlers call. If a transaction of its own is intended, take
-	// the outer one out of the context: ContextWithTx(ctx, nil).
+	// for the inbox and for its handlers. If a transaction of its own is intended, take the outer
+	// one out of the context: ContextWithTx(ctx, nil).
 	ErrOtherTransactor = errors.New("outbox: transaction of another Transactor")
 
 	// ErrInvalidRequest: an administrative request lacks something (ids, actor, reason).
 	ErrInvalidRequest = errors.New("outbox: invalid request")
 )
 
-// FieldError says what is wrong with fields of a request or of a Config. Text is for a program whose
-// users know the fields by other names, as by flags.
+// FieldError describes wrong fields of a request or of a Config. Text is for programs whose users
+// have other names for the fields, such as flags.
 type FieldError struct {
 	Err    error  // the text begins with it, and errors.Is finds it: ErrInvalidRequest, or none
 	Format string // as fmt.Sprintf takes it, with the fields in braces: "{PerSecond} %v is negative"
@@ -168,7 +167,7 @@ func invalid(format string, args ...any) error {
 	return &FieldError{Err: ErrInvalidRequest, Format: format, Args: args}
 }
 
-// LockedError says that other transactions hold some of the rows that a Repository had to change.
+// LockedError names rows that a Repository could not change because other transactions hold them.
 // These rows are unchanged, and the call may be repeated for them. All other rows were changed. The
 // result that comes with the error describes the other rows.
 type LockedError struct {
@@ -183,10 +182,10 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("outbox: %d rows are locked by other transactions, the first is %s", len(e.Rows), e.Rows[0])
 }
 
-// Class says what a failed publish means for the event and for its destination.
+// Class classifies a failed publish by its meaning for the event and for its destination.
 type Class uint8
 
-// Failure classes. The zero value is ClassTransient: an error that nobody classified is retried.
+// Failure classes. The zero value is ClassTransient: an unclassified error is retried.
 const (
 	// ClassTransient: the destination refused this event, which may succeed later. The refusal
 	// spends an attempt. The one exception is an unmarked error of a destination that has
@@ -220,7 +219,7 @@ func (c Class) String() string { return enum.Name(classNames, c, "class") }
 type classified struct {
 	class Class
 	err   error
-	delay time.Duration // until the event or the destination is tried again; 0: as the Config says
+	delay time.Duration // until the event or the destination is tried again; 0: by the Config
 }
 
 func (e *classified) Error() string { return e.err.Error() }
@@ -252,17 +251,17 @@ func (c Class) Mark(err error) error {
 func Permanent(err error) error { return ClassPermanent.Mark(err) }
 
 // Transient marks err as a refusal of this one event, regardless of the classifier. The refusal
-// spends an attempt even at a destination that acknowledges nothing else. Return errors whose cause
-// you do not know unmarked: the relay then finds out whether the event or the destination is at
-// fault. Transient(nil) is nil.
+// spends an attempt even at a destination that acknowledges nothing else. Return errors of unknown
+// cause unmarked: the relay then finds out whether the event or the destination is at fault.
+// Transient(nil) is nil.
 func Transient(err error) error { return ClassTransient.Mark(err) }
 
 // Unavailable marks err as an outage of the destination. It spends no attempt, and the
 // destination's breaker opens. Unavailable(nil) is nil.
 func Unavailable(err error) error { return ClassUnavailable.Mark(err) }
 
-// UnavailableFor marks err as Unavailable does, for a destination that has said when it works
-// again, as HTTP's Retry-After does. The breaker stays open for d, at most a day, and no event of
+// UnavailableFor marks err as Unavailable does, for a destination that names the time of its
+// return, such as HTTP's Retry-After. The breaker stays open for d, at most a day, and no event of
 // the destination is tried or claimed meanwhile. With d below 1 ms it is Unavailable.
 // UnavailableFor(nil, d) is nil.
 func UnavailableFor(err error, d time.Duration) error { return ClassUnavailable.markFor(err, d) }
@@ -273,8 +272,8 @@ func UnavailableFor(err error, d time.Duration) error { return ClassUnavailable.
 func UnavailableForKey(err error) error { return ClassKeyUnavailable.Mark(err) }
 
 // PutOff marks err as UnavailableForKey does, and has the event tried again after d, at most a day.
-// Use it when the publisher chooses the pace for a part of its destination; UnavailableFor is for
-// the whole of it. With d below 1 ms it is UnavailableForKey. PutOff(nil, d) is nil.
+// Use it when the publisher chooses the pace for a part of its destination; UnavailableFor is for a
+// whole destination. With d below 1 ms it is UnavailableForKey. PutOff(nil, d) is nil.
 func PutOff(err error, d time.Duration) error { return ClassKeyUnavailable.markFor(err, d) }
 
 func (c Class) markFor(err error, d time.Duration) error {

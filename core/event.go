@@ -20,7 +20,7 @@ type Event struct {
 	// the command (a UUIDv5), the second insert is refused with ErrDuplicateEvent, whatever its
 	// payload is, for as long as the row of the first is kept.
 	ID string
-	// Type names what happened, such as "order.placed". At most 128 bytes.
+	// Type names the kind of event, such as "order.placed". At most 128 bytes.
 	Type string
 	// AggregateType and AggregateID name the thing that the event happened to. At most 64 and 128
 	// bytes.
@@ -50,8 +50,8 @@ type Event struct {
 	// Delay holds the event back until this long after its insert. It is allowed only with
 	// Unordered or without a key, because it would hold up every later event of the key.
 	Delay time.Duration
-	// ContentType describes Payload. Empty: that of Config.Codec if Data was encoded. At most 127
-	// bytes.
+	// ContentType describes Payload. Default: Config.Codec's content type if Data was encoded, else
+	// empty. At most 127 bytes.
 	ContentType string
 	// Headers travel with the event. Names are RFC 9110 tokens outside the reserved names (see
 	// HeaderReservedPrefix). Values are valid UTF-8 without control characters. At most 64 headers
@@ -81,7 +81,7 @@ func (e Event) WithContext(ctx context.Context) Event {
 	return e
 }
 
-// EventTyper is implemented by values that know the type of the event they describe.
+// EventTyper is implemented by values that have the type of the event they describe.
 type EventTyper interface{ EventType() string }
 
 // Delivery is an event on its way to one destination. A Publisher gets it.
@@ -100,11 +100,11 @@ type Delivery struct {
 	ReplayOf RowID
 }
 
-// Op says which operation changed an entity.
+// Op is the operation that changed an entity.
 type Op uint8
 
 // Operations on an entity. An upsert is OpUpsert and never OpCreate, because some databases do not
-// tell whether the row existed.
+// report whether the row existed.
 const (
 	OpCreate Op = iota + 1
 	OpUpdate
@@ -164,9 +164,9 @@ func mergeHeaders(bad func(string, ...any), own, extra map[string]string) map[st
 	return all
 }
 
-// withCause adds what the handler handles that publishes the event. What the user set wins, and the
-// limits hold for the headers of the user: an event must not be refused because a handler publishes
-// it. headers are the caller's own.
+// withCause adds the cause: the message, effect or command whose handler publishes the event. What
+// the user set wins, and the limits hold for the headers of the user: an event must not be refused
+// because a handler publishes it. headers are the caller's own.
 func withCause(headers map[string]string, by cause.Cause) map[string]string {
 	for _, h := range [...]struct{ name, value string }{
 		{HeaderCausationID, by.ID}, {HeaderCorrelationID, by.Chain},

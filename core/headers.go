@@ -28,8 +28,8 @@ const (
 	HeaderAttempt          = "outbox_attempt"
 	HeaderReplayOf         = "outbox_replay_of"
 	// HeaderFirstKeySeq is set on an event with a key that was redriven to the end of its key under
-	// policy SkipDead, or that was replayed. Its value is the first key_seq of the event, which
-	// tells how old its state is.
+	// policy SkipDead, or that was replayed. Its value is the event's first key_seq, by which a
+	// consumer can compare the age of its state.
 	HeaderFirstKeySeq = "outbox_first_key_seq"
 	// HeaderEditOf is set on an event whose content a person changed after it was dead. Its value is
 	// the id of the dead row in whose place it stands.
@@ -39,15 +39,15 @@ const (
 	HeaderErased = "outbox_erased"
 	HeaderRowID  = "outbox_row_id" // the id for a broker that deduplicates, see Delivery.RowID
 
-	// HeaderCausationID is the id of what the event's handler handled: of a message, an effect or a
-	// command. HeaderCorrelationID is that message's correlation id, or else its event id: it is the
-	// same along a chain. Publish sets both inside of a handler, unless the event has them. An event
-	// that was published outside of any has neither, and begins a chain with its own id.
+	// HeaderCausationID is the id of the message, effect or command whose handler published the
+	// event. HeaderCorrelationID is that message's correlation id, or else its event id: it is the
+	// same along a chain. Publish sets both inside of a handler, unless the event has them. An
+	// event that was published outside of any has neither, and begins a chain with its own id.
 	HeaderCausationID   = "causation_id"
 	HeaderCorrelationID = "correlation_id"
 
-	// HeaderSource is set by a subscriber that knows where it read a message. Its value is
-	// topic/partition/offset. No publisher of an outbox sends it.
+	// HeaderSource is set by a subscriber to the place where it read the message. The value has the
+	// form topic/partition/offset. No publisher of an outbox sends it.
 	HeaderSource = "outbox_source"
 
 	// HeaderMessage is written by the Watermill bridge. It carries, as JSON, the parts of a message

@@ -32,25 +32,24 @@ type Health struct {
 	RelayedByLog bool
 	// Turned is how long ago the loop of Run turned last. Zero if not Relaying.
 	Turned time.Duration
-	// Stopped are the topics whose destination is stopped, sorted. Their events wait. That makes
-	// the process neither unready nor dead: it tries them again by itself.
+	// Stopped are the topics whose destination is stopped, sorted. Their events wait. The process
+	// is live and ready all the same: it keeps trying them.
 	Stopped []string
 	// Stuck is how many publishes have not returned although their context ended.
 	Stuck int
-	// Problems says in words what is wrong, for people, as ops.Printable makes texts. Empty:
-	// nothing.
+	// Problems is for people, and its texts are printable (ops.Printable). Empty: no problem.
 	Problems []string
 }
 
-// Degraded reports whether the process works, but not all of it: a destination is stopped, a
-// publish is stuck, the tables differ, or polls fail though the database answers, as without the
-// right to write.
+// Degraded reports whether the process works with a limitation: a destination is stopped, a publish
+// is stuck, the tables differ, or polls fail though the database answers, for example for lack of
+// the right to write.
 func (h Health) Degraded() bool { return h.Live && h.Ready && len(h.Problems) > 0 }
 
-// Live returns nil, or an error that says why only a restart of the process helps: Run has ended
-// with an error, its loop has not turned for one minute and twice relay.Config.MaxPollInterval, or
-// every publish is stuck. Outages of the database or of a destination are no such reasons, and
-// neither is a process that has not called Run. Live asks nobody, and returns at once.
+// Live returns an error if only a restart of the process helps: Run has ended with an error, its
+// loop has not turned for one minute and twice relay.Config.MaxPollInterval, or every publish is
+// stuck. An outage of the database or of a destination is no error, nor is a process that has not
+// called Run. Live does no I/O.
 func (o *Outbox) Live() error {
 	if o.relay == nil {
 		return nil
@@ -58,9 +57,9 @@ func (o *Outbox) Live() error {
 	return o.relay.Live()
 }
 
-// Health says whether the process is alive and ready, and what is wrong. It asks the database, for
-// at most 5 s, or as long as ctx allows. Calls within one second share one answer. Package health
-// has HTTP handlers for it.
+// Health reports whether the process is alive and ready, and its problems. It asks the database,
+// for at most 5 s, or as long as ctx allows. Calls within one second share one answer. Package
+// health has HTTP handlers for it.
 func (o *Outbox) Health(ctx context.Context) Health {
 	h := Health{RelayedByLog: o.cfg.RelayedByLog}
 	problem := func(err error) { h.Problems = append(h.Problems, textcheck.Line(errtext.Of(err))) }
@@ -83,7 +82,7 @@ func (o *Outbox) Health(ctx context.Context) Health {
 	for _, d := range s.Stopped {
 		h.Stopped = append(h.Stopped, d.Topic)
 	}
-	if h.Stuck = s.Stuck; !h.Live { // Live has told
+	if h.Stuck = s.Stuck; !h.Live { // Live has reported them
 		s.Stuck = 0
 	}
 	for _, text := range s.Problems() {
@@ -97,9 +96,9 @@ func (o *Outbox) Health(ctx context.Context) Health {
 
 // healthCheck asks the database for all probes.
 type healthCheck struct {
-	turn     chan struct{} // held by the one that asks
+	turn     chan struct{} // held by the prober that asks
 	asked    time.Time     // zero: not yet
-	failed   error         // what the question found
+	failed   error         // the result of asking
 	compared time.Time     // zero: not yet, or without success
 	differ   error         // the tables differ, but work
 }
@@ -128,7 +127,7 @@ func (c *healthCheck) ask(prober context.Context, repo Repository) (differ, err 
 		}
 	}()
 	if err := answers(ctx, repo); err != nil {
-		c.differ, c.compared = nil, time.Time{} // what comes back may be another server
+		c.differ, c.compared = nil, time.Time{} // the database may come back as another server
 		return nil, err
 	}
 	if c.compared.IsZero() || time.Since(c.compared) >= healthTables {
@@ -156,7 +155,7 @@ func (o *Outbox) Stopped() []StoppedDestination {
 	return o.report().Stopped
 }
 
-// report is what the relay of this process says of itself.
+// report is the report of this process's relay, if there is one.
 func (o *Outbox) report() RelayReport {
 	if o.relay == nil {
 		return RelayReport{}

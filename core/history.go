@@ -14,17 +14,17 @@ const (
 )
 
 // Historian is an optional interface of a Repository that keeps a history: for each slot of
-// HistorySlot what relays published, what was refused and what died, by topic, and what waited.
-// Relays that Run write it about once a minute, and once more at their end. No mark of an event
-// waits for it, and an error of these methods never ends a relay.
+// HistorySlot the events that were published, refused or given up, by topic, and the backlog. Run
+// writes it about once a minute, and once more at its end. No mark of an event waits for it, and an
+// error of these methods never ends a relay.
 type Historian interface {
 	// AddHistory adds counts to the slot that lasts now, and creates the slot if it is the first. It
 	// reports whether it did. counts has each topic once, at most 100. A call that is repeated because
 	// its answer was lost may count twice.
 	AddHistory(ctx context.Context, counts []HistoryCounts) (opened bool, err error)
 
-	// SetHistory stores the backlog in the slot that lasts now, if there is one. It then deletes slots
-	// that ended before HistoryKept, at most those of one hour.
+	// SetHistory stores the backlog in the slot that lasts now, if there is one. It then deletes
+	// slots that ended before HistoryKept, at most one hour of slots.
 	SetHistory(ctx context.Context, b Backlog) error
 
 	// History returns the slots that began at most since ago, the oldest first. An empty topic selects
@@ -32,7 +32,7 @@ type Historian interface {
 	History(ctx context.Context, since time.Duration, topic string) ([]HistoryEntry, error)
 }
 
-// HistoryCounts is what relays did with the events of one topic.
+// HistoryCounts counts results of the events of one topic.
 type HistoryCounts struct {
 	Topic     string // empty: of all topics that a relay does not count apart
 	Published int64  // accepted by the destination
@@ -44,8 +44,8 @@ type HistoryCounts struct {
 type HistoryEntry struct {
 	At time.Time // when the slot began
 	HistoryCounts
-	// Counted tells that a relay counted the backlog in this slot. Backlog is what it found: Pending,
-	// Dead, BlockedKeys, OldestAge and More are set.
+	// Counted: a relay counted the backlog in this slot. Backlog then has Pending, Dead,
+	// BlockedKeys, OldestAge and More.
 	Counted bool
 	Backlog Backlog
 }

@@ -44,7 +44,7 @@ func ParseRowID(s string) (RowID, error) {
 }
 
 // NewRowID returns the row id of an event for one topic. It is a UUIDv8. Its first eight bytes are
-// those of the event id. So row ids keep the time order of UUIDv7 and ULID, and the rows of an
+// copied from the event id. So row ids keep the time order of UUIDv7 and ULID, and the rows of an
 // event form a range of the primary key (see RowIDRange). Its other eight bytes are a hash of event
 // id and topic. So the primary key refuses the same event for the same topic, and nothing else.
 func NewRowID(eventID, topic string) (RowID, error) {
@@ -96,7 +96,7 @@ func deriveRowID(event [16]byte, salt []byte) RowID {
 }
 
 // NewEventID returns a new UUIDv7 (RFC 9562). The twelve bits after the version hold the fraction
-// of the millisecond. So the ids of one process sort by time, even those of one microsecond.
+// of the millisecond. So the ids of one process sort by time, even within one microsecond.
 func NewEventID() string {
 	var u [16]byte
 	rand.Read(u[6:])

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
-// KeyID identifies the events that are published in order: those of one tenant, topic and key. It
+// KeyID identifies events that are published in order: the events of one tenant, topic and key. It
 // is four bytes of a hash of the topic and twelve bytes of a hash of tenant, topic and key. It is
 // binary, has one size, and depends on no collation. All KeyIDs of one topic are neighbours, so
 // that a scan can jump over a stopped topic. The zero value means "unordered".

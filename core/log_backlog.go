@@ -1,9 +1,9 @@
 package core
 
-// LogBacklog is how far the reader of the database's log is, see Config.RelayedByLog. The relay of
-// module pgxoutbox/walrelay returns it, and package metrics makes gauges of it.
+// LogBacklog is the progress of the reader of the database's log, see Config.RelayedByLog. The
+// relay of module pgxoutbox/walrelay returns it, and package metrics makes gauges of it.
 type LogBacklog struct {
-	// Slot is what the database calls the reader: the name of its replication slot.
+	// Slot is the database's name for the reader: its replication slot.
 	Slot string
 	// Known: the database has the slot, so that Behind and Kept have a meaning.
 	Known bool
@@ -23,8 +23,8 @@ type LogBacklog struct {
 	Lost bool
 	// Repairing: events of a slot that was lost are published from the table.
 	Repairing bool
-	// Leading: this process reads the slot. Only it knows SpilledKeys: the keys whose events are
-	// published from the table, because one of them was refused.
+	// Leading: this process reads the slot. Other processes cannot count SpilledKeys: the keys
+	// whose events are published from the table, because an event was refused.
 	Leading     bool
 	SpilledKeys int
 }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Metadata returns all that a message tells about the event beside its payload: the event's
-// headers, and its fields under the names HeaderEventID and so on, all as text. Fields that are
-// empty or zero are left out. The map is the caller's. Publishers send it as the headers of the
-// message, so that an inbox and watermillbridge.EventFromMessage find the fields again.
+// Metadata returns the event's headers and its fields, under the names HeaderEventID and so on, all
+// as text. Fields that are empty or zero are left out. The map is the caller's. Publishers send it
+// as the headers of the message, so that an inbox and watermillbridge.EventFromMessage find the
+// fields again.
 func (d Delivery) Metadata() map[string]string {
 	md := make(map[string]string, len(d.Headers)+14)
 	maps.Copy(md, d.Headers)

@@ -7,5 +7,5 @@ type Migration struct {
 	Version int
 	Name    string
 	Up      string // statements; each ends with a semicolon at the end of a line
-	Down    string // undoes Up; that of version 1 removes the tables with all data
+	Down    string // undoes Up; version 1's Down removes the tables with all data
 }

@@ -20,11 +20,11 @@ const (
 	notifyFailures = 3
 )
 
-// notifier tells the relays of other processes that events were committed, off the path of the
-// commit. One Notify stands for all commits before it. It has a goroutine only while there is
-// something to tell. The zero value tells nobody.
+// notifier wakes the relays of other processes after a commit, off the path of the commit. One
+// Notify stands for all commits before it. Its goroutine ends when there is nothing to notify. The
+// zero value does nothing.
 type notifier struct {
-	notify func(ctx context.Context) error // nil: nobody is told
+	notify func(ctx context.Context) error // nil: there are no other relays
 	logger *slog.Logger
 	state  atomic.Uint32
 	failed int // failures in a row; used by the goroutine alone
@@ -33,14 +33,14 @@ type notifier struct {
 // States of a notifier.
 const (
 	notifierIdle  uint32 = iota
-	notifierBusy         // a goroutine tells, or pauses
-	notifierAgain        // and events were committed since it began to tell
-	notifierOff          // nobody needs to be told
+	notifierBusy         // a goroutine calls Notify, or pauses
+	notifierAgain        // and events were committed since Notify began
+	notifierOff          // Notify is not supported
 )
 
-// ended says how a transaction ended that has events which this process does not relay. It never
-// blocks.
-func (n *notifier) ended(out Outcome) {
+// onOutcome is called with the outcome of a transaction whose events this process does not relay. It
+// never blocks.
+func (n *notifier) onOutcome(out Outcome) {
 	if out == RolledBack {
 		return
 	}
@@ -61,12 +61,12 @@ func (n *notifier) ended(out Outcome) {
 	}
 }
 
-// run tells until nothing was committed since it began to tell.
+// run calls Notify until no event was committed since its last call began.
 func (n *notifier) run() {
 	for {
-		n.state.Store(notifierBusy) // what is committed from here on needs another Notify
+		n.state.Store(notifierBusy) // later commits need another Notify
 		start := time.Now()
-		if err := n.tell(); errors.Is(err, errors.ErrUnsupported) {
+		if err := n.notifyOnce(); errors.Is(err, errors.ErrUnsupported) {
 			n.state.Store(notifierOff)
 			return
 		}
@@ -77,8 +77,7 @@ func (n *notifier) run() {
 	}
 }
 
-// tell calls Notify once.
-func (n *notifier) tell() error {
+func (n *notifier) notifyOnce() error {
 	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
 	defer cancel()
 	err := n.notify(ctx)

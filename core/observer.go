@@ -10,8 +10,8 @@ import (
 // some on the path of a publish or a commit. They must be fast, must not block and must not panic.
 // New fields may be added.
 type Observer struct {
-	// Inserted: Publish wrote the rows of one event to a topic. hot tells whether the fast path has
-	// the event.
+	// Inserted: Publish wrote the rows of one event to a topic. hot reports whether the fast path
+	// has the event.
 	Inserted func(topic string, hot bool)
 	// Untracked: rows were inserted in a transaction whose commit the outbox cannot observe. The
 	// poller publishes them.
@@ -53,7 +53,7 @@ type OperatedInfo struct {
 	Duration time.Duration // duration of the transaction
 }
 
-// OperatorAction is what a person does to events.
+// OperatorAction is a person's action on events.
 type OperatorAction string
 
 // Actions of Observer.Operated.
@@ -65,7 +65,7 @@ const (
 	OperatorErase   OperatorAction = "erase"
 )
 
-// Path says how a relay got an event.
+// Path is the way by which a relay got an event.
 type Path string
 
 // Paths.
@@ -114,8 +114,8 @@ type ClaimInfo struct {
 	Err      error
 }
 
-// FallbackReason says why the poller, of this process or another one, publishes an event of the
-// fast path. The event is in the table and is not lost.
+// FallbackReason is why the poller, of this process or another one, publishes an event of the fast
+// path. The event is in the table and is not lost.
 type FallbackReason string
 
 // Reasons why the poller publishes an event.

@@ -10,8 +10,8 @@ import (
 const pendingSample = 10_000
 
 // Backlog counts the pending and the dead events and the blocked keys, and returns the age of the
-// oldest pending event. Its queries are bounded: they look at 100,000 events of a kind, and
-// Backlog.More says whether there are more. Events that a reader of the log publishes are not
+// oldest pending event. Its queries are bounded: they examine 100,000 events of a kind, and
+// Backlog.More reports whether there are more. Events that a reader of the log publishes are not
 // counted, see Backlog.ByLog.
 func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
 	b, err := o.cfg.Repository.Backlog(ctx, backlogLimit)
@@ -22,10 +22,10 @@ func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
 	return b, err
 }
 
-// TypeBacklog counts the events that are not finished by their type, those with the most events
-// first, and at most 1000 types. It reads up to 100,000 events without a key, as many of keys, dead
-// ones among them, and as many dead ones: of a longer backlog it counts a part. It takes the
-// database longer than Backlog, so ask once a minute at most.
+// TypeBacklog counts unfinished events by type, at most 1000 types, the most frequent first. It
+// reads up to 100,000 events without a key, as many with a key, dead ones among them, and as many
+// dead ones: of a longer backlog it counts a part. It takes the database longer than Backlog, so
+// ask once a minute at most.
 func (o *Outbox) TypeBacklog(ctx context.Context) ([]TypeBacklog, error) {
 	return o.cfg.Repository.TypeBacklog(ctx, backlogLimit)
 }
@@ -77,7 +77,7 @@ func (o *Outbox) operated(action OperatorAction, rows int, start time.Time) {
 
 // ResetKeys is the second step after a failover or a restore that lost commits, before writers
 // resume. From then on the table alone decides the order of the next event of each key, and the
-// memory of a process does not. An audit row says who did it, and why. Both are required, actor
+// memory of a process does not. An audit row records actor and reason. Both are required, actor
 // with up to 255 bytes and reason with up to 1024. ResetKeys returns the number of keys.
 func (o *Outbox) ResetKeys(ctx context.Context, actor, reason string) (changed int, err error) {
 	if err := checkWho(actor, reason); err != nil {
@@ -100,8 +100,8 @@ func (o *Outbox) admin(req AdminRequest) (AdminRequest, error) {
 	return req, nil
 }
 
-// ListAudit lists what people did with Redrive, Discard and ResetKeys, the newest first. To read
-// the next page, set AuditQuery.Before to the last No.
+// ListAudit lists calls of Redrive, Discard and ResetKeys, the newest first. To read the next page,
+// set AuditQuery.Before to the last No.
 func (o *Outbox) ListAudit(ctx context.Context, q AuditQuery) ([]AuditRecord, error) {
 	if q.Limit <= 0 {
 		q.Limit = 100
@@ -118,10 +118,9 @@ func (o *Outbox) CountAudit(ctx context.Context, after, upTo int64) (map[string]
 
 // Pause stops the events of a topic, of a tenant or all events, on every relay of the table, until
 // a time or until Resume. It is stored, so it holds over restarts. Publish goes on: the events wait
-// in the table, keep the order of their keys and spend no attempts. A relay follows within 3 s,
-// that of this Outbox at once. It finishes the publishes that it has begun, and gives the other
-// events that it holds back to the table. Another Pause of the same topic or tenant replaces the
-// first.
+// in the table, keep the order of their keys and spend no attempts. Relays follow within 3 s, this
+// Outbox's relay at once. It finishes the publishes that it has begun, and gives the other events
+// that it holds back to the table. Another Pause of the same topic or tenant replaces the first.
 //
 // A bad request, and a pause beside 1000 others, is refused with an error wrapping
 // ErrInvalidRequest.
@@ -151,8 +150,8 @@ func (o *Outbox) Pause(ctx context.Context, req PauseRequest) error {
 	return err
 }
 
-// Resume ends a pause. It reports whether there was one that held. The relays go on within 3 s,
-// that of this Outbox at once. The errors are those of Pause.
+// Resume ends a pause. It reports whether there was a pause to end. The relays go on within 3 s,
+// this Outbox's relay at once. The errors are the same as for Pause.
 func (o *Outbox) Resume(ctx context.Context, req ResumeRequest) (resumed bool, err error) {
 	if err := checkPause(req); err != nil {
 		return false, err
@@ -168,17 +167,16 @@ func (o *Outbox) Resume(ctx context.Context, req ResumeRequest) (resumed bool, e
 	return resumed, err
 }
 
-// Pauses returns what is paused now, as it is stored: that of everything first, then those of
-// topics and then those of tenants, each in ascending order, at most 1000. The errors are those of
-// Pause.
+// Pauses returns the stored pauses that hold now, at most 1000: the pause of everything, then
+// topics, then tenants, each in ascending order. The errors are the same as for Pause.
 func (o *Outbox) Pauses(ctx context.Context) ([]Pause, error) {
 	return o.cfg.Repository.Pauses(ctx)
 }
 
-// SetRate limits what a topic gets, from all relays of the table together, until it is called
-// again. It is stored, so it holds over restarts. Publish goes on: the events wait in the table,
-// keep the order of their keys and spend no attempts. Relays follow within 3 s, that of this Outbox
-// at once.
+// SetRate limits the events that all relays of the table together send to a topic, until it is
+// called again. It is stored, so it holds over restarts. Publish goes on: the events wait in the
+// table, keep the order of their keys and spend no attempts. Relays follow within 3 s, this
+// Outbox's relay at once.
 //
 // Each relay that takes the topic and is alive gets an equal share of both limits, by the
 // heartbeats that Relays returns: nothing is asked of the database for a single event. So a relay
@@ -187,7 +185,7 @@ func (o *Outbox) Pauses(ctx context.Context) ([]Pause, error) {
 // relays there are. At most a tenth of a second's events, or one event, are sent without a pause
 // between them.
 //
-// A bad request, and a rate beside those of 1000 other topics, is refused with an error wrapping
+// A bad request, and a rate beside 1000 other topics with rates, is refused with an error wrapping
 // ErrInvalidRequest.
 func (o *Outbox) SetRate(ctx context.Context, req RateRequest) error {
 	if err := checkRate(req); err != nil {
@@ -233,9 +231,9 @@ func (o *Outbox) UnrelayedTopics(ctx context.Context) ([]string, error) {
 	}), nil
 }
 
-// Relays returns the relays of all processes, the one that was seen last first, at most 1000. It
-// includes those that disappeared within the last day without a clean end: see RelayStatus.Alive.
-// Calls of Drain are not among them.
+// Relays returns the relays of all processes, the last seen first, at most 1000. It includes relays
+// that disappeared within the last day without a clean end: see RelayStatus.Alive. Drain does not
+// appear in it.
 func (o *Outbox) Relays(ctx context.Context) ([]RelayStatus, error) {
 	return o.cfg.Repository.Relays(ctx)
 }

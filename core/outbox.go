@@ -47,8 +47,8 @@ func (o *Outbox) claimNo(path Path) int64 {
 // coldClaimNo is claimNo for rows that the relay claims from the table.
 func (o *Outbox) coldClaimNo() int64 { return o.claimNo(PathCold) }
 
-// PathOf returns how an Outbox took the rows of a claim, by the number of the claim: the numbers of
-// the fast path are odd, those of the poller even. It is empty for 0, which is no claim.
+// PathOf returns the path of a claim by its number: an odd number is the fast path's, an even one
+// the poller's. It is empty for 0, which is no claim.
 func PathOf(claimNo int64) Path {
 	switch {
 	case claimNo == 0:
@@ -87,17 +87,17 @@ func New(cfg Config) (*Outbox, error) {
 func (o *Outbox) Relay() Relay { return o.relay }
 
 // Run relays events until ctx ends. Then it finishes the publishes that it has begun, writes the
-// marks, gives the other rows back, and returns nil. That takes at most
+// marks, gives the other rows back, and returns nil. The end takes at most
 // relay.Config.ShutdownTimeout. None of its goroutines is left when it returns nil. Before it
 // starts, Run checks the tables, and waits while the database is away. Errors of the database or of
 // the publisher do not end it. The fast path exists while Run runs; the poller publishes the events
 // that were inserted before.
 //
-// With Config.RelayedByLog and without a Publisher, Run only deletes what Retention says. Run
-// returns ErrNoPublisher without both, ErrRunning if it runs already, an error wrapping
-// ErrNoTables if the tables are missing, and ErrShutdownTimeout if a publisher did not return
-// although its context had ended, and ErrPoolClosed if the program closed the pool before. Run also
-// logs the error that it returns, so that "go ob.Run(ctx)" does not hide it.
+// With Config.RelayedByLog and without a Publisher, Run only cleans up, by Retention. Run returns
+// ErrNoPublisher without both, ErrRunning if it runs already, an error wrapping ErrNoTables if the
+// tables are missing, and ErrShutdownTimeout if a publisher did not return although its context had
+// ended, and ErrPoolClosed if the program closed the pool before. Run also logs the error that it
+// returns, so that "go ob.Run(ctx)" does not hide it.
 func (o *Outbox) Run(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -201,10 +201,10 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 		})
 		return ids, nil
 	}
-	// Also where no relay hears of it: Commit reports an unknown outcome to those who wait for it.
+	// Also without a relay: Commit reports an unknown outcome only if a callback waits for it.
 	tx.OnOutcome(res.Ended)
 	if o.notifier.notify != nil && o.othersRelay(rows) {
-		tx.OnOutcome(o.notifier.ended)
+		tx.OnOutcome(o.notifier.onOutcome)
 	}
 	return ids, nil
 }
@@ -219,7 +219,7 @@ func (o *Outbox) observeInserted(rows []NewRow) {
 	}
 }
 
-// deferral hears of rows that their connection sends later.
+// deferral returns the callbacks for rows that their connection sends later.
 func (o *Outbox) deferral(ctx context.Context, res Reservation, rows []NewRow) Deferral {
 	return Deferral{
 		Sending: res.Sending,
@@ -253,17 +253,20 @@ func (o *Outbox) othersRelay(rows []NewRow) bool {
 // CheckTx returns the error that Publish would return because of tx, whatever the events: one
 // wrapping ErrNoTransaction, ErrTxAborted, ErrUntracked or ErrOtherDatabase, else nil. It is for
 // authors of adapters, before a statement whose events will be published in tx. A nil tx stands for
-// the one that ctx carries.
+// ctx's transaction.
 func (o *Outbox) CheckTx(ctx context.Context, tx Tx) error {
 	_, err := o.txOf(ctx, tx)
 	return err
 }
 
+var errNoneGiven = fmt.Errorf("%w: none was given, and the context carries none: give the transaction, or the context "+
+	"of RunInTx or of the adapter's Context (core.ContextWithTx)", ErrNoTransaction)
+
 func (o *Outbox) txOf(ctx context.Context, tx Tx) (Tx, error) {
 	if tx == nil {
 		var ok bool
 		if tx, ok = TxFromContext(ctx); !ok {
-			return nil, ErrNoTransaction
+			return nil, errNoneGiven
 		}
 	}
 	if err := tx.Err(); err != nil {
@@ -286,7 +289,7 @@ func (o *Outbox) reserve(rows []NewRow, claimNo int64, tracked bool) (Reservatio
 // serves reports whether the relay of this process publishes events of the topic now.
 func (o *Outbox) serves(topic string) bool { return o.relay != nil && o.relay.Serves(topic) }
 
-// changed tells the relay of this process that it has to look at once.
+// changed makes the relay of this process look at once.
 func (o *Outbox) changed() {
 	if o.relay != nil {
 		o.relay.Operated()

@@ -11,8 +11,8 @@ const maxPauseAhead = 10 * 366 * 24 * time.Hour
 // maxSettings is how many pauses hold at most, and how many rates: relays read no more.
 const maxSettings = 1000
 
-// Actions of the audit rows that Pause and Resume write. The rows name no event. Their topic is
-// that of the request, AuditTenant and the tenant, or empty for everything.
+// Actions of the audit rows that Pause and Resume write. The rows name no event. Their topic is the
+// request's Topic, or AuditTenant and the tenant, or empty for everything.
 const (
 	AuditPause  = "pause"
 	AuditResume = "resume"
@@ -20,21 +20,21 @@ const (
 	AuditTenant = "tenant:"
 )
 
-// PauseRequest says what to pause. Set one of All, Topic and Tenant, and Actor and Reason.
+// PauseRequest selects the events to pause. Set one of All, Topic and Tenant, and Actor and Reason.
 type PauseRequest struct {
 	All    bool   // every destination
 	Topic  string // one destination, at most 249 bytes
 	Tenant string // the events of one tenant (Event.TenantID), at most 64 bytes
-	// Until is when the pause ends by itself, by the database's clock, at most 10 years ahead.
-	// Zero: it holds until Resume.
+	// Until is the end of the pause, by the database's clock, at most 10 years ahead. Zero: it
+	// holds until Resume.
 	Until  time.Time
 	Actor  string // the person; required, at most 255 bytes
 	Reason string // required, at most 1024 bytes
 	DryRun bool   // the request is checked as ever, and nothing is changed
 }
 
-// ResumeRequest says what to resume. Set one of All, Topic and Tenant, and Actor and Reason. All
-// ends the pause of everything, and leaves those of single topics and tenants.
+// ResumeRequest selects the pause to end. Set one of All, Topic and Tenant, and Actor and Reason.
+// All ends the pause of everything, and leaves the pauses of single topics and tenants.
 type ResumeRequest struct {
 	All    bool
 	Topic  string
@@ -44,7 +44,7 @@ type ResumeRequest struct {
 	DryRun bool   // the request is checked and answered as ever, and nothing is changed
 }
 
-// Pause is a pause that holds. All times are those of the database's clock.
+// Pause is a pause that holds. All times are by the database's clock.
 type Pause struct {
 	All    bool          `json:"all"`                 // every destination
 	Topic  string        `json:"topic,omitempty"`     // the destination, or empty
@@ -57,7 +57,7 @@ type Pause struct {
 }
 
 // Covers reports whether the pause holds back the events of the topic and the tenant. The tenant is
-// empty for events that have none: only a pause of their topic or of everything covers those.
+// empty for events without one: only a pause of their topic or of everything covers them.
 func (p Pause) Covers(topic, tenant string) bool {
 	switch {
 	case p.All:
@@ -68,7 +68,7 @@ func (p Pause) Covers(topic, tenant string) bool {
 	return p.Topic == topic
 }
 
-// checkPause checks what a pause, or the end of one, is for.
+// checkPause validates the target, actor and reason of a pause, or of its end.
 func checkPause(req ResumeRequest) error {
 	switch {
 	case req.Topic != "" && req.Tenant != "", req.All && req.Topic+req.Tenant != "":

@@ -16,38 +16,38 @@ type Publisher interface {
 	Publish(ctx context.Context, d Delivery) error
 }
 
-// ReceiptPublisher is a Publisher that knows where the destination put the event, such as
+// ReceiptPublisher is a Publisher that returns the place of the event at the destination, such as
 // "orders/3@1042". The receipt is saved with the row. At most 255 bytes are kept.
 type ReceiptPublisher interface {
 	Publisher
 	PublishWithReceipt(ctx context.Context, d Delivery) (receipt string, err error)
 }
 
-// LatePublisher is a Publisher that cannot end a call, such as that of watermillbridge: when its
+// LatePublisher is a Publisher that cannot end a call, such as watermillbridge's: when the call's
 // context ends, it leaves the call behind. The relay then publishes the event again, unless the
-// call succeeds before that. A Router passes the calls on. A publisher that wraps a LatePublisher
-// and has more to do than its call must not be one.
+// call succeeds before the next attempt. A Router passes the calls on. A publisher that wraps a
+// LatePublisher and has more to do than its call must not be one.
 type LatePublisher interface {
 	Publisher
-	// PublishLate does what ReceiptPublisher.PublishWithReceipt does. If it leaves the call behind,
+	// PublishLate publishes like ReceiptPublisher.PublishWithReceipt. If it leaves the call behind,
 	// it calls late once the call has ended. Without an error the event is then marked DONE, and is
 	// published no more. An error changes nothing. Any goroutine may call late, and only its first
-	// call counts. After the end of Run it does nothing. late may be nil: nobody wants to know.
+	// call counts. After the end of Run it does nothing. late may be nil: a late result is ignored.
 	PublishLate(ctx context.Context, d Delivery, late func(receipt string, err error)) (receipt string, err error)
 }
 
 // AsyncPublisher is a Publisher that takes many events at once and answers for each of them, such
-// as that of franzbridge. The relay hands events over one after another and waits for no answer. So
-// a few workers keep a fast client busy. At most relay.Config.InFlight events are handed over and
-// not answered, and never two of one key.
+// as franzbridge's. The relay hands events over one after another and waits for no answer. So a few
+// workers keep a fast client busy. At most relay.Config.InFlight events are handed over and not
+// answered, and never two of one key.
 //
 // A Router passes the call on. Another publisher that wraps an AsyncPublisher has to do the same,
 // or else the relay calls its Publish.
 type AsyncPublisher interface {
 	Publisher
 	// PublishAsync takes over d and returns at once: a call that waits keeps its worker. The
-	// publisher calls done when it knows how the publish has ended: without an error when the
-	// destination has accepted the event, and soon after the end of ctx in any case. ctx carries
+	// publisher calls done once the publish has ended: without an error when the destination has
+	// accepted the event, and soon after the end of ctx in any case. ctx carries
 	// relay.Config.PublishTimeout, of which up to a 64th may be over, and is not cancelled earlier.
 	// The receipt may be empty (see ReceiptPublisher).
 	//
@@ -56,29 +56,29 @@ type AsyncPublisher interface {
 	// and the event is marked DONE. A publish that is not answered within twice PublishTimeout is
 	// given up as stuck: its event counts as timed out, and is marked DONE if it is accepted after
 	// all. Up to relay.Config.InFlight publishes that were given up are replaced by others. Neither
-	// PublishAsync nor what calls done may modify d.
+	// PublishAsync nor the code that calls done may modify d.
 	PublishAsync(ctx context.Context, d Delivery, done func(receipt string, err error))
 }
 
-// SizeChecker is implemented by publishers that know which events their destination cannot take,
-// most of all too large ones, such as Router and those of kafkabridge and amqpbridge.
-// Outbox.Publish calls it before anything is written, and refuses such an event with
-// ErrInvalidEvent. Without it the event would become DEAD when it is relayed. A publisher that
-// wraps another one should pass the call on.
+// SizeChecker is implemented by publishers that can refuse an event beforehand, most of all because
+// of its size, such as Router and the publishers of kafkabridge and amqpbridge. Outbox.Publish
+// calls it before anything is written, and refuses such an event with ErrInvalidEvent. Without it
+// the event would become DEAD when it is relayed. A publisher that wraps another one should pass
+// the call on.
 //
 // A process without a Publisher cannot ask: set its Config.MaxPayload below the limit of the
 // relay's publisher.
 type SizeChecker interface {
-	// CheckSize returns nil, or an error that names the size, the limit and what to change, or why
-	// e can never be sent. e is complete, its Topic included. Many goroutines call CheckSize at
-	// once, inside the caller's transaction. It must be quick, do no I/O, and neither modify nor
+	// CheckSize returns nil, or an error that names the size, the limit and the setting to change,
+	// or why e can never be sent. e is complete, its Topic included. Many goroutines call CheckSize
+	// at once, inside the caller's transaction. It must be quick, do no I/O, and neither modify nor
 	// keep e.
 	CheckSize(e Event) error
 }
 
 // TopicLister is implemented by publishers that serve only certain topics, such as Router. A relay
-// claims only these. A nil slice means every topic except those of ServedTopicPrefix. The answer
-// must not change once the publisher is in use.
+// claims only these. A nil slice means every topic outside ServedTopicPrefix. The answer must not
+// change once the publisher is in use.
 type TopicLister interface {
 	Topics() []string
 }

@@ -15,8 +15,8 @@ const (
 // event.
 const AuditRate = "rate"
 
-// RateRequest says how much a destination gets. Set Topic, Actor and Reason. With PerSecond and
-// InFlight 0 the destination has no limit any more.
+// RateRequest limits a destination. Set Topic, Actor and Reason. With PerSecond and InFlight 0 the
+// limit is removed.
 type RateRequest struct {
 	Topic string // at most 249 bytes
 	// PerSecond is how many events a second the destination gets: 0.001 to 1,000,000. Zero: any

@@ -12,10 +12,10 @@ import (
 // the transaction that saves the model. The zero value is ready for use.
 //
 // An event gets its id when it is recorded, and stays recorded until its transaction is known to
-// have committed. A rollback puts the Recorder back to what it held when the transaction, or the
-// savepoint, began. Events that were recorded before stay, with their ids. Events that were recorded
-// within it are gone, as the rows are. So a transaction may be run again, whether the methods of the
-// model are called before it or in it:
+// have committed. A rollback restores the Recorder's content from the beginning of the transaction,
+// or of the savepoint. Events that were recorded before stay, with their ids. Events that were
+// recorded within it are gone, as the rows are. So a transaction may be run again, whether the
+// methods of the model are called before it or in it:
 //
 //	err := retry(func() error {
 //		return db.Transaction(func(tx *gorm.DB) error {
@@ -24,17 +24,17 @@ import (
 //		})
 //	})
 //
-// The transaction knows what waits when a statement saves the model, even one that fails. What was
-// recorded after the last such statement, or without one, stays recorded: save the model right after
-// the method that records, or load it anew in each try.
+// The transaction takes the waiting events when a statement saves the model, even if the statement
+// fails. Events that are recorded after the last such statement, or without one, stay recorded:
+// save the model right after the method that records, or load it anew in each try.
 //
 // After an unknown outcome (ErrCommitUnknown) both stay recorded. If the transaction had committed, the
 // next save is refused with ErrDuplicateEvent. If it had not, a next try would save the events of
 // both tries: load the model anew first.
 //
-// A Recorder cannot know whether an adapter takes its events. Where the outbox was not installed on
-// the database handle that saves the model, the row is written without the events and without an
-// error. outboxtest.RequireNothingRecorded finds that in a test.
+// A Recorder does not detect whether an adapter takes its events. Where the outbox was not
+// installed on the database handle that saves the model, the row is written without the events and
+// without an error. outboxtest.RequireNothingRecorded finds that in a test.
 //
 // Events belong to the value on which they were recorded, so keep models with recorded events
 // behind a pointer. A copy of such a value may be another thing, or the same thing in another
@@ -239,9 +239,9 @@ func (r *Recorder) outboxRecorder() *Recorder { return r }
 
 // HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx
 // and then calls ended with the outcome that tx reports, or with RolledBack when Publish failed. tx
-// must be tracked: otherwise nobody knows whether the events are still to be stored. ended may be
-// called on any goroutine. The error is that of CheckRecorder; no event is taken then. For
-// adapters.
+// must be tracked: otherwise nothing reports whether the events are still to be stored. ended may
+// be called on any goroutine. If CheckRecorder returns an error, so does HandOver, and no event is
+// taken. For adapters.
 func (r *Recorder) HandOver() (events []Event, ended func(Outcome), err error) {
 	if err := CheckRecorder(r); err != nil {
 		return nil, func(Outcome) {}, err

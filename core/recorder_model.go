@@ -7,10 +7,10 @@ import (
 
 // CheckModel returns an error wrapping ErrHiddenRecorder if models of the struct type t have a
 // Recorder that RecorderOf does not find, so that its events would never be written. Such a
-// Recorder is in a named field, in a field whose struct is saved as a part of the model, or is one
-// of two. apart reports whether a field with a struct, or with a pointer to a struct, is a model of
-// its own, such as an association. A nil apart takes named pointers for models of their own. Slices
-// and maps always are. For adapters, when they first see a type.
+// Recorder is in a named field, in a field whose struct is saved as a part of the model, or beside
+// a second Recorder. apart reports whether a field with a struct, or with a pointer to a struct, is
+// a model of its own, such as an association. A nil apart takes named pointers for models of their
+// own. Slices and maps always are. For adapters, when they first see a type.
 func CheckModel(t reflect.Type, apart func(reflect.StructField) bool) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -41,7 +41,7 @@ type modelCheck struct {
 	hidden   string
 }
 
-// walk checks the fields of t. promoted says that they are fields of the model too.
+// walk checks the fields of t. promoted: they are fields of the model too.
 func (c *modelCheck) walk(t reflect.Type, path string, promoted bool) {
 	if c.seen[t] {
 		return

@@ -14,14 +14,14 @@ import (
 // 10 s with 20 % jitter.
 const RelayAlive = 25 * time.Second
 
-// Heartbeat is what a relay records about itself. Durations are those until now.
+// Heartbeat is a relay's record of itself. Durations count until now.
 type Heartbeat struct {
 	Node      string // unique for each Outbox, see Outbox.Node
 	Host      string
 	PID       int
 	Program   string   // main module of the process, with its version or revision
 	Version   string   // of ormoutbox
-	AllTopics bool     // it relays all topics but those of ServedTopicPrefix
+	AllTopics bool     // it relays every topic outside ServedTopicPrefix
 	Topics    []string // topics that it relays in addition, or the only ones
 
 	SinceStart   time.Duration
@@ -31,7 +31,7 @@ type Heartbeat struct {
 	RelayState
 }
 
-// RelayState is what only the memory of a relay knows.
+// RelayState is the part of a relay's state that is only in memory.
 type RelayState struct {
 	// Stopped are the destinations that it has stopped, as Outbox.Stopped returns them. In a
 	// RelayStatus, Since is by the clock of the database, and Err has the text alone.
@@ -41,7 +41,7 @@ type RelayState struct {
 	PollErr error // why its polls fail, several in a row; nil: they do not
 }
 
-// Problems says in words what does not work, for people. Nil: nothing.
+// Problems describes for people what does not work. Nil: no problem.
 func (s RelayState) Problems() (problems []string) {
 	for _, d := range s.Stopped {
 		text := "destination " + strconv.Quote(errtext.Clip(d.Topic, 64)) + " is stopped"
@@ -60,15 +60,14 @@ func (s RelayState) Problems() (problems []string) {
 	return problems
 }
 
-// RelayStatus is a relay, as its last heartbeat recorded it. All times are those of the database's
-// clock.
+// RelayStatus is a relay, as its last heartbeat recorded it. All times are by the database's clock.
 type RelayStatus struct {
 	Node      string // the name under which it claims rows, as in the column claimed_by
 	Host      string
 	PID       int
 	Program   string   // main module of the process, with its version or revision
 	Version   string   // of ormoutbox
-	AllTopics bool     // it relays all topics but those of ServedTopicPrefix
+	AllTopics bool     // it relays every topic outside ServedTopicPrefix
 	Topics    []string // topics that it relays in addition, or the only ones
 
 	StartedAt   time.Time
@@ -98,6 +97,6 @@ type StoppedDestination struct {
 	Topic    string
 	Since    time.Time // when it was stopped, by the clock of this process
 	Failures int       // probes that failed since then
-	Stuck    int       // publishes of it that have not returned although their context ended
+	Stuck    int       // publishes that have not returned although their context ended
 	Err      error     // the latest refusal
 }

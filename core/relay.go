@@ -7,7 +7,7 @@ import (
 
 // RelayConfig makes the relay of an Outbox. Config of package core/relay implements it.
 type RelayConfig interface {
-	// Problems returns what is wrong with the settings for an Outbox with the Config c. Each error
+	// Problems returns the problems of the settings for an Outbox with the Config c. Each error
 	// names its field by the path, such as Relay.HotLease.
 	Problems(c Config) []error
 	// NewRelay returns a relay for an Outbox with the Config c, which has its defaults. claimNo
@@ -15,25 +15,26 @@ type RelayConfig interface {
 	NewRelay(c Config, claimNo func() int64) Relay
 }
 
-// Relay publishes the events of an Outbox, whose methods of the same names describe it. It is all
-// that the writing side knows of the publishing side.
+// Relay publishes the events of an Outbox, whose methods of the same names describe it. The writing
+// side uses nothing else of the publishing side.
 type Relay interface {
 	Run(ctx context.Context) error
 	Drain(ctx context.Context) error
 	Live() error
-	// Report says what only the memory of the relay knows. The zero value: it does not relay now.
+	// Report returns state that is only in the relay's memory. The zero value: it does not relay
+	// now.
 	Report() RelayReport
 	// Serves reports whether the relay publishes events of the topic now.
 	Serves(topic string) bool
 	// Reserve takes places on the fast path for the rows of a tracked Publish, before their insert
 	// under this claim number. It marks the rows that got one as Hot, and returns their lease.
 	Reserve(rows []NewRow, claimNo int64) (Reservation, time.Duration)
-	// Operated says that a call of this Outbox has changed events, or what operators have set. The
-	// relay looks at once.
+	// Operated is called after a call of this Outbox has changed events, or settings of operators.
+	// The relay looks at once.
 	Operated()
 }
 
-// RelayReport is what the memory of a relay knows.
+// RelayReport is the part of a relay's state that is only in memory.
 type RelayReport struct {
 	RelayState
 	Running bool          // Run relays, not only Drain
@@ -48,13 +49,13 @@ type RelayReport struct {
 type Reservation interface {
 	// Cancel frees the places, because nothing was inserted.
 	Cancel()
-	// Deferred says that the rows are inserted later: their leases have not begun.
+	// Deferred: the rows are inserted later, and their leases have not begun.
 	Deferred()
-	// Sending says that deferred rows are sent now, under this claim number.
+	// Sending: deferred rows are being sent, under this claim number.
 	Sending(claimNo int64)
-	// Inserted says that the rows are in the table. No places: where they are is not known.
+	// Inserted: the rows are in the table. places may be empty.
 	Inserted(places []Inserted)
-	// Ended says how the transaction ended. It never blocks.
+	// Ended is called with the transaction's outcome. It never blocks.
 	Ended(out Outcome)
 }
 

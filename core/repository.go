@@ -35,7 +35,7 @@ import (
 // character that the database cannot store is replaced or left out.
 //
 // A row that cannot be read, because another program wrote or changed it, is claimed like any other
-// row, and Claimed.Err says so.
+// row, with Claimed.Err set.
 //
 // If a table is missing, the errors of all methods wrap ErrNoTables.
 type Repository interface {
@@ -53,24 +53,24 @@ type Repository interface {
 	// starts.
 	Warnings(ctx context.Context) ([]Warning, error)
 
-	// Classify says what an error of this database means, whether it comes from a method of the
-	// Repository or from a statement of somebody else. It asks nothing of the database.
+	// Classify classifies an error of this database, whether it comes from a method of the
+	// Repository or from another statement. It does no I/O.
 	Classify(err error) ErrorKind
 
-	// Cleanup deletes at most req.Limit DONE and DISCARDED rows that ended longer ago than req
-	// says. It returns how many it deleted, and whether there may be more that a call at once would
-	// delete. The rows that req.Archive gets are deleted when it returns nil. They stay when it
-	// fails: the error then wraps that of req.Archive, and the next call begins with these rows
-	// again. A *LockedError says that transactions are in its way: a later call does what is left.
+	// Cleanup deletes at most req.Limit DONE and DISCARDED rows that are older than req allows. It
+	// returns the number of deleted rows, and whether another call at once may delete more. The
+	// rows that req.Archive gets are deleted when it returns nil. They stay when it fails: the
+	// error then wraps req.Archive's error, and the next call begins with these rows again. A
+	// *LockedError means that transactions hold rows: a later call deletes them.
 	Cleanup(ctx context.Context, req CleanupRequest) (deleted int, more bool, err error)
 
-	// CollectKeys looks at up to limit key rows after the key "after". It deletes those that were
-	// unused for longer than idle and have no open or dead row. It checks that again in a new
-	// statement once it holds their locks. A zero next means that the scan reached the end.
+	// CollectKeys looks at up to limit key rows after the key "after". It deletes keys that were
+	// unused for longer than idle and have no open or dead row. It checks both again in a new
+	// statement while it holds their locks. A zero next means that the scan reached the end.
 	CollectKeys(ctx context.Context, idle time.Duration, after KeyID, limit int) (deleted int, next KeyID, err error)
 }
 
-// ErrorKind says what an error of a database means.
+// ErrorKind is the class of a database error.
 type ErrorKind uint8
 
 // Kinds of errors, see Repository.Classify.
@@ -84,9 +84,9 @@ const (
 
 // Writer is the part of a Repository that Publish uses.
 type Writer interface {
-	// CheckTx returns an error wrapping ErrOtherDatabase if the transaction is one of another
-	// database, and nil where that cannot be told. Publish calls it before anything is written, so
-	// it should cost nothing for a transaction like those before.
+	// CheckTx returns an error wrapping ErrOtherDatabase if the transaction belongs to another
+	// database, and nil if this cannot be decided. Publish calls it before anything is written, so
+	// it should cost nothing for further transactions of the same kind.
 	CheckTx(ctx context.Context, tx Tx) error
 
 	// Insert writes rows in the transaction and returns, for each row, its place in its key. For
@@ -97,8 +97,8 @@ type Writer interface {
 	Insert(ctx context.Context, tx Tx, req InsertRequest) ([]Inserted, error)
 }
 
-// Claimer is the part of a Repository from which a relay takes events, and in which it records what
-// became of them.
+// Claimer is the part of a Repository from which a relay takes events, and in which it records
+// their results.
 type Claimer interface {
 	// ClaimUnordered leases due, free rows without a key, oldest due first within a topic. It
 	// returns at most req.Limit rows and req.MaxBytes, but at least one row.
@@ -106,13 +106,13 @@ type Claimer interface {
 
 	// ClaimHeads scans at most req.Keys keys after the key "after". It leases the head of each key
 	// if it is due and free, together with up to req.Run-1 rows that follow it directly and are due
-	// and free too. A head is the first row of its key that is open or dead. With req.SkipDead, dead
-	// heads leave their keys for good, as with Failure.SkipDead: this call or a later one claims what
-	// is behind them. The rows of one key come in ascending KeySeq. next is the key to go on after. A
-	// zero next means that the scan reached the end.
+	// and free too. A head is the first row of its key that is open or dead. With req.SkipDead,
+	// dead heads leave their keys for good, as with Failure.SkipDead: this call or a later one
+	// claims the rows behind them. The rows of one key come in ascending KeySeq. next is the key to
+	// go on after. A zero next means that the scan reached the end.
 	ClaimHeads(ctx context.Context, req ClaimRequest, after KeyID) (rows []Claimed, next KeyID, err error)
 
-	// ClaimKey does for one key what ClaimHeads does for all.
+	// ClaimKey is ClaimHeads for a single key.
 	ClaimKey(ctx context.Context, req ClaimRequest, lane KeyID) ([]Claimed, error)
 
 	// MarkDone records that the destination accepted the rows. It makes them DONE and clears their
@@ -121,8 +121,8 @@ type Claimer interface {
 	MarkDone(ctx context.Context, done []Done, deleteRows bool) (changed int, err error)
 
 	// MarkFailed records failed publishes, each fenced by its claim. It reports for each whether it
-	// changed a row. Of an event the last ten failures that count (not those of FailUnavailable) are
-	// kept until the row is deleted: a done mark, a redrive and a discard leave them alone.
+	// changed a row. The last ten failures of an event that count (not FailUnavailable) are kept
+	// until the row is deleted: a done mark, a redrive and a discard leave them alone.
 	MarkFailed(ctx context.Context, node string, failures []Failure) (changed []bool, err error)
 
 	// BeginSuspect records, fenced as a guess, that a publish of a suspicious row begins, and that
@@ -147,17 +147,16 @@ type Claimer interface {
 	NextDue(ctx context.Context, req ClaimRequest) (d time.Duration, ok bool, err error)
 }
 
-// Operations is the part of a Repository with which operators see and change the events and what
-// the relays do. Relays read the pauses and the rates before they publish and then every 2 s, and
+// Operations is the part of a Repository with which operators see and change the events and control
+// the relays. Relays read the pauses and the rates before they publish and then every 2 s, and
 // again after a failure of the database. No method gets a request with DryRun.
 type Operations interface {
 	// Backlog counts open and dead rows. It looks at no more than limit rows of each kind, see
 	// Backlog.More.
 	Backlog(ctx context.Context, limit int) (Backlog, error)
 
-	// TypeBacklog counts the events that are not finished by their type. Like Backlog it looks at no
-	// more than limit rows of each kind. It returns up to 1000 types, those with the most events
-	// first.
+	// TypeBacklog counts unfinished events by type. Like Backlog it looks at no more than limit
+	// rows of each kind. It returns up to 1000 types, the most frequent first.
 	TypeBacklog(ctx context.Context, limit int) ([]TypeBacklog, error)
 
 	// ListDead returns dead rows in ascending row id. A part of a row that cannot be read is left
@@ -165,14 +164,14 @@ type Operations interface {
 	ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 
 	// Redrive opens dead rows again with fresh attempts, and writes an audit row for each changed
-	// row. It leaves rows alone that are not as req.Seen says. With req.SkipDead, and for a row that
+	// row. It leaves rows alone that differ from req.Seen. With req.SkipDead, and for a row that
 	// has left its key, it appends a new row at the end of the key instead, and discards the old
 	// one. It returns how many rows changed.
 	Redrive(ctx context.Context, req AdminRequest) (changed int, err error)
 
 	// Discard ends dead rows, and open rows without a live lease. With req.Force it also ends
-	// leased rows. It leaves rows alone that are not as req.Seen says. It writes an audit row for
-	// each changed row, and returns how many rows changed.
+	// leased rows. It leaves rows alone that differ from req.Seen. It writes an audit row for each
+	// changed row, and returns how many rows changed.
 	Discard(ctx context.Context, req AdminRequest) (changed int, err error)
 
 	// ResetKeys moves every key row to one reading of the clock, and writes an audit row with the
@@ -188,22 +187,21 @@ type Operations interface {
 	// CountAudit counts the audit rows whose No is above after, and at most upTo, by their action.
 	CountAudit(ctx context.Context, after, upTo int64) (map[string]int64, error)
 
-	// Pause stores a pause in place of an earlier one of the same topic or tenant, and writes an
-	// audit row with the action AuditPause in the same transaction. A pause whose Until is over by
-	// the database's clock is refused with ErrInvalidRequest.
+	// Pause replaces an earlier pause of the same topic or tenant, and writes an audit row with the
+	// action AuditPause in the same transaction. A pause whose Until is over by the database's
+	// clock is refused with ErrInvalidRequest.
 	Pause(ctx context.Context, req PauseRequest) error
 
 	// Resume removes a pause that holds, and writes an audit row with the action AuditResume in the
 	// same transaction. Without such a pause it changes nothing and returns false.
 	Resume(ctx context.Context, req ResumeRequest) (resumed bool, err error)
 
-	// Pauses returns up to 1000 pauses that hold by the database's clock: that of everything first,
-	// then those of topics and then those of tenants, each in ascending order.
+	// Pauses returns up to 1000 pauses that hold by the database's clock: the pause of everything,
+	// then topics, then tenants, each in ascending order.
 	Pauses(ctx context.Context) ([]Pause, error)
 
-	// SetRate stores a rate in place of an earlier one of the same topic, or removes it if
-	// PerSecond and InFlight are 0. It writes an audit row with the action AuditRate in the same
-	// transaction.
+	// SetRate replaces an earlier rate of the same topic, or removes it if PerSecond and InFlight
+	// are 0. It writes an audit row with the action AuditRate in the same transaction.
 	SetRate(ctx context.Context, req RateRequest) error
 
 	// Rates returns up to 1000 rates, in ascending order of their topics.
@@ -217,11 +215,10 @@ type Registry interface {
 	// Beat records that a relay is alive now, by the database's clock.
 	Beat(ctx context.Context, b Heartbeat) error
 
-	// RemoveRelay removes what Beat recorded.
+	// RemoveRelay removes the record of Beat.
 	RemoveRelay(ctx context.Context, node string) error
 
-	// Relays returns up to 1000 relays, the one that was seen last first. It includes those that
-	// are not alive.
+	// Relays returns up to 1000 relays, dead ones too, the last seen first.
 	Relays(ctx context.Context) ([]RelayStatus, error)
 
 	// ForgetRelays removes the relays that were not seen for that time, and returns how many.
@@ -232,7 +229,7 @@ type Registry interface {
 	PendingTopics(ctx context.Context, sample int) ([]string, error)
 }
 
-// InsertRequest says which rows Publish writes.
+// InsertRequest has the rows that Publish writes.
 type InsertRequest struct {
 	// Node and ClaimNo are the claim of the hot rows. Lease is how long they are leased to it.
 	Node    string
@@ -260,7 +257,7 @@ type Inserted struct {
 	Opened bool  // this row opened the key: the key never had a row before since it was created
 }
 
-// ClaimRequest says which rows a relay wants.
+// ClaimRequest selects the rows that a relay claims.
 type ClaimRequest struct {
 	// Node and ClaimNo are the claim of all rows that the call returns. ClaimNo is greater than 0,
 	// and no other claim of the node has it.
@@ -277,7 +274,7 @@ type ClaimRequest struct {
 	// AtOnce is how many keys can be published at once. If Limit has no room for a whole run of
 	// each key, a claim takes shorter runs: of about AtOnce keys, and of at least 64.
 	AtOnce int
-	// Only has the topics. Nil: all, except those of ServedTopicPrefix that Served does not name.
+	// Only has the topics. Nil: every topic outside ServedTopicPrefix, and those in Served.
 	Only []string
 	// Served has topics of ServedTopicPrefix that are wanted in addition when Only is nil.
 	Served []string
@@ -285,17 +282,16 @@ type ClaimRequest struct {
 	// ExceptTenants are tenants that are paused, none of them empty, at most 1000. All rows of a
 	// key have one tenant.
 	ExceptTenants []string
-	SkipDead      bool // no dead row blocks its key, not even one that died under another policy
+	SkipDead      bool // no dead row blocks its key, not even a row that died under another policy
 }
 
 // Suspicious is the number of lost claims after which a row is suspected to end the process that
 // publishes it.
 const Suspicious = 3
 
-// ServedTopicPrefix starts the topics that are served in a process and do not exist at a broker:
-// those of the effects of package command. A relay takes events of such a topic only if its
-// publisher names the topic. So a relay with a plain bridge leaves them to the process that
-// executes them.
+// ServedTopicPrefix starts topics that are served in a process and do not exist at a broker: the
+// topics of package command's effects. A relay takes events of such a topic only if its publisher
+// names the topic. So a relay with a plain bridge leaves them to the process that executes them.
 const ServedTopicPrefix = "effect."
 
 // Wants reports whether the request asks for rows of the topic and the tenant. The tenant is empty
@@ -319,14 +315,14 @@ type Claimed struct {
 	ClaimNo  int64
 	Attempts int // refusals so far
 	// LostClaims counts the leases that expired while their holder disappeared, and that another
-	// node claimed. Up to Suspicious it counts all of them. From then on it counts only those for
-	// which BeginSuspect had been called without a wait.
+	// node claimed. Up to Suspicious it counts all of them, and beyond that only leases for which
+	// BeginSuspect had been called without a wait.
 	LostClaims int
 	ReplayOf   RowID
 	Age        time.Duration // since the insert, by the database's clock
 
-	// Err says why the event cannot be published: a part of it cannot be read, and Event lacks that
-	// part. Nil: it was read.
+	// Err is set if the event cannot be published because a part of it cannot be read. Event lacks
+	// that part.
 	Err error
 }
 
@@ -336,13 +332,13 @@ type ClaimRef struct {
 	ClaimNo int64
 }
 
-// Done says that the destination accepted the row.
+// Done marks a row as accepted by the destination.
 type Done struct {
 	ID      RowID
 	Receipt string // empty: none
 }
 
-// FailureKind says what a failed publish does to its row.
+// FailureKind is the effect of a failed publish on its row.
 type FailureKind uint8
 
 // Kinds of Failure.
@@ -369,18 +365,18 @@ type Failure struct {
 	Path Path
 }
 
-// Backlog counts the rows of the table. At most Limit rows are looked at of each kind: open ones
-// without a key, open and dead ones of keys, of which the dead are passed over, and dead ones.
+// Backlog counts the rows of the table. At most Limit rows of each kind are examined: open rows
+// without a key; open and dead rows with a key, of which the dead are passed over; and dead rows.
 type Backlog struct {
 	Pending     int64         // NEW and RETRY
 	Dead        int64         // DEAD
 	BlockedKeys int64         // keys of the dead rows that were counted
 	OldestAge   time.Duration // age of the oldest pending row, by the database's clock
 	Limit       int64
-	// More says that rows were left out: the counts and the age are then at least as large.
+	// More: rows were left out, so the counts and the age are lower bounds.
 	More bool
 	// ByLog: a reader of the log publishes the events of this process, see Config.RelayedByLog. The
-	// table does not know which of them are published, and the other fields do not count them.
+	// table does not show which of them are published, and the other fields do not count them.
 	// Outbox.Backlog sets it.
 	ByLog bool
 }
@@ -419,8 +415,8 @@ type Sight uint32
 // AdminRequest names rows that a person redrives or discards.
 type AdminRequest struct {
 	IDs []RowID
-	// Seen is how the person saw these rows: those that have changed since are left alone. Rows
-	// without an entry are not compared. See ops.Event.Sight.
+	// Seen is the state in which the person saw these rows: rows that have changed since are left
+	// alone. Rows without an entry are not compared. See ops.Event.Sight.
 	Seen   map[RowID]Sight
 	Actor  string // the person; required, saved in the audit row
 	Reason string // the reason; required, saved in the audit row

@@ -44,9 +44,9 @@ func (r *Router) HandleFunc(topic string, fn func(ctx context.Context, d Deliver
 	r.Handle(topic, PublisherFunc(fn))
 }
 
-// HandleOther sends the events of all other topics to p, except those of ServedTopicPrefix, which
-// are left to the process that names them. Without HandleOther, a relay leaves all other topics to
-// other processes.
+// HandleOther sends the events of all other topics to p, except for topics with ServedTopicPrefix,
+// which are left to the process that names them. Without HandleOther, a relay leaves all other
+// topics to other processes.
 func (r *Router) HandleOther(p Publisher) { r.fallback = p }
 
 // Topics implements TopicLister.
@@ -134,7 +134,7 @@ func checkPublisher(p Publisher) error {
 	switch v := reflect.ValueOf(p); v.Kind() {
 	case reflect.Func, reflect.Pointer, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
 		if v.IsNil() {
-			return fmt.Errorf("it is a nil %T: leave it out, or give one that works", p)
+			return fmt.Errorf("it is a nil %T: leave it out, or give a working publisher", p)
 		}
 	default:
 	}

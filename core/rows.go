@@ -97,8 +97,8 @@ func (o *Outbox) checkSize(e Event) error {
 	return nil
 }
 
-// CheckContent returns the error with which Publish would refuse the event because of its fields: its
-// payload, headers and texts, and what the Publisher of this process can carry. Its topic must be
+// CheckContent returns the error with which Publish would refuse the event because of its fields:
+// its payload, headers and texts, and the limits of this process's Publisher. Its topic must be
 // set. It uses no database and calls neither the Codec nor the Tracer.
 func (o *Outbox) CheckContent(e Event) error {
 	prepared, err := o.prepare(context.Background(), e, nil, cause.Cause{})

@@ -19,7 +19,7 @@ const (
 	SQLite   Dialect = "sqlite"
 )
 
-// Outcome says how a transaction, or the part of it since a savepoint, ended.
+// Outcome is the end of a transaction, or of its part since a savepoint.
 type Outcome uint8
 
 // Outcomes of a transaction. Unknown means any doubt: a commit whose answer was lost, or a
@@ -92,7 +92,7 @@ type Transactor interface {
 // so that a mistake shows when the program starts.
 func CheckTransactor(t Transactor) error {
 	if v := reflect.ValueOf(t); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("the Transactor is nil: use that of the ORM adapter, or sqltx.NewTransactor")
+		return errors.New("the Transactor is nil: use the ORM adapter's, or sqltx.NewTransactor")
 	}
 	if v, ok := t.(interface{ Validate() error }); ok {
 		return v.Validate()

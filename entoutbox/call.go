@@ -23,7 +23,7 @@ type call struct {
 	of       identity
 	driver   *driver
 	within   *call   // the call in whose context this one was made, nil for none
-	by       []*hook // those of outboxes around the mutation, the outermost first
+	by       []*hook // hooks of outboxes around the mutation, the outermost first
 
 	// For calls with mappers, guarded by driver.mu.
 	open    bool
@@ -32,8 +32,8 @@ type call struct {
 	seen    bool // a statement of the mutation was sent
 }
 
-// root tells whether calls belong to one bulk. Ent gives each of its hooks the context of the bulk, so
-// that the context does not say so: bulks can run at the same time with one context.
+// root reports whether calls belong to one bulk. The context alone does not: Ent gives each hook
+// the context of the bulk, and bulks can run at the same time with one context.
 type root struct {
 	within    *call
 	done      <-chan struct{}
@@ -58,12 +58,12 @@ func opOf(m ent.Mutation) core.Op {
 	}
 }
 
-// is reports whether the mutation is one of the statement's type.
+// is reports whether the mutation has the statement's type.
 func (c *call) is(s *statement) bool {
 	return c.of == s.client.of && c.mutation.Type() == s.entity.name
 }
 
-// mappers returns those of an outbox that take the mutation.
+// mappers returns an outbox's mappers that take the mutation.
 func (c *call) mappers(ob *Outbox) (all []Mapper) {
 	if c == nil {
 		return nil
@@ -142,15 +142,15 @@ func (s *statement) mutationOf(op core.Op, row reflect.Value) (ent.Mutation, err
 		c = s.callOf(row)
 	}
 	if c == nil {
-		return nil, fmt.Errorf("%w: %s of %s stored several entities, and nobody can tell which mutation stored "+
+		return nil, fmt.Errorf("%w: %s of %s stored several entities, and it is not known which mutation stored "+
 			"which: use On, which needs no mutation", core.ErrNoAggregateID, op, s.entity.name)
 	}
 	return c.mutation, nil
 }
 
 // callOf returns the call of a bulk that stored a row, nil if that is not known. If the database
-// does not say so, it is the one whose mutation has set the id of the row, or else the only one that
-// has set all its values. Values that the database has changed find none.
+// does not show it, it is the call whose mutation has set the id of the row, or else the only one
+// that has set all its values. If the database has changed the values, no call is found.
 func (s *statement) callOf(row reflect.Value) (found *call) {
 	if len(s.of) != s.Rows { // the hook has seen only some of the bulk
 		return nil

@@ -30,16 +30,16 @@ type entity struct {
 	name    string // of the type: Order
 	goType  reflect.Type
 	typed   reflect.Value // client.Order
-	columns []string      // that of the id first, as Ent writes them
+	columns []string      // the id's first, as Ent writes them
 	id      []int         // the field of the id; nil: the type has none
 	counted bool          // the database counts the ids
 }
 
-// errTextRead ends a query of which only the text is needed.
+// errTextRead ends a query that was run only for its text.
 var errTextRead = errors.New("outbox: the text has been read")
 
-// newClient finds out which table and which columns each type of a client has. Nothing in the
-// generated code says so, but the query for all its entities does.
+// newClient finds out which table and which columns each type of a client has. The generated code
+// does not contain it, but the query for all its entities does.
 func newClient(ctx context.Context, of identity, c reflect.Value, drv dialect.Driver) client {
 	tables := map[string]*entity{}
 	for i := range c.Elem().NumField() {
@@ -126,8 +126,8 @@ func (e *entity) entities(
 	return models, nil
 }
 
-// learn makes the driver of a call know its client and the outbox of a hook. It is an error if that
-// driver is not one of this package.
+// learn adds the client and the outbox of a call's hook to the driver. It is an error if the driver
+// is not of this package.
 func (o *Outbox) learn(ctx context.Context, c *call) error {
 	id, ok := identityOf(c.mutation)
 	if !ok {
@@ -150,7 +150,7 @@ func (o *Outbox) learn(ctx context.Context, c *call) error {
 	return nil
 }
 
-// learn adds the client of a mutation to those of the driver, and an outbox to those of the client.
+// learn adds the client of a mutation to the driver, and an outbox to the client.
 func (d *driver) learn(ctx context.Context, id identity, m ent.Mutation, ob *Outbox) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,7 +170,7 @@ func (d *driver) learn(ctx context.Context, id identity, m ent.Mutation, ob *Out
 	return nil
 }
 
-// find returns a type by the name of its table, that of the client of a call if there is one.
+// find returns a type by the name of its table, preferably of a call's client.
 func (d *driver) find(table string, by *call) (c client, e *entity) {
 	for _, one := range *d.clients.Load() {
 		if found := one.tables[table]; found != nil && (e == nil || by != nil && one.of == by.of) {

@@ -22,11 +22,12 @@
 // own condition on MySQL and MariaDB.
 //
 //   - Row and event commit together. Outside of a transaction, a statement that causes events gets
-//     one of its own; the error of its COMMIT is that of the statement. Hooks of the application
-//     run outside of it, as without the outbox. In the context of an On function, every client of
-//     the driver works in the transaction of the statement.
-//   - Edges are foreign keys of other rows. These rows change and are told: AddLines tells the
-//     lines, and not the order, unless a field of the order changes too. Join tables have no type.
+//     a transaction of its own; if its COMMIT fails, the statement returns that error. Hooks of the
+//     application run outside of it, as without the outbox. In the context of an On function, every
+//     client of the driver works in the transaction of the statement.
+//   - Edges are foreign keys of other rows. These rows change and cause events: AddLines causes
+//     events of the lines, and not of the order, unless a field of the order changes too. Join
+//     tables have no type.
 //   - An upsert (OnConflict) is OpUpsert, and DoNothing is OpCreate of the rows that were new. On
 //     PostgreSQL and SQLite, Ignore updates the existing row and reports it.
 //   - An update to equal values is an update. One that finds no row causes no event.
@@ -42,12 +43,12 @@
 // AggregateType, which is the event's topic by default, is filled in only if the entity has a method
 // AggregateType() string. Write it in a file of your own beside the generated ones.
 //
-// Some statements are refused with core.ErrNoAggregateID, because nobody can tell which rows they
-// change: on MySQL and MariaDB conditions that are different each time they are read (RAND()), and
-// some upserts in bulk on tables with several unique keys. Functions of OnMutation need to know
-// whose mutation a row is: in a bulk whose rows the database stored only in part, with other
-// values, they are refused; On is not. The same holds for a mutation whose context a hook of the
-// application did not pass on.
+// Some statements are refused with core.ErrNoAggregateID, because their rows cannot be determined:
+// on MySQL and MariaDB conditions that are different each time they are read (RAND()), and some
+// upserts in bulk on tables with several unique keys. Functions of OnMutation need the mutation of
+// a row: in a bulk whose rows the database stored only in part, with other values, they are
+// refused; On is not. The same holds for a mutation whose context a hook of the application did not
+// pass on.
 //
 // # Generated code
 //

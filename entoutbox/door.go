@@ -42,7 +42,7 @@ func (t *tx) capture(ctx context.Context, s *statement, query string, args []any
 	return err
 }
 
-// telling returns the context of On functions. It carries the transaction of the statement, and no
+// telling returns the context for On functions. It carries the transaction of the statement, and no
 // other one. Every client of the driver works in it.
 func (t *tx) telling(ctx context.Context) context.Context {
 	if outer := scopeOf(ctx); outer != nil && outer.tx != t {
@@ -69,7 +69,7 @@ type session struct{ *tx }
 
 // Send implements capture.Session.
 func (s session) Send(ctx context.Context, text string, args []any) (res sql.Result, err error) {
-	res = sqldriver.ResultNoRows // unless the driver says more
+	res = sqldriver.ResultNoRows // unless the driver returns a result
 	err = s.driver.send(ctx, s.tx, text, notNil(args), &res)
 	return res, err
 }
@@ -106,7 +106,7 @@ func replay(a *capture.Answer) (*sql.Rows, error) {
 	return rows, err
 }
 
-// reader is a driver that answers queries by itself.
+// reader is a driver that answers queries with its own function.
 type reader struct {
 	dialect.Driver
 	answer func(query string) (*sql.Rows, error)

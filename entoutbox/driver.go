@@ -24,7 +24,7 @@ type driver struct {
 	dialect.Driver
 	dialect core.Dialect
 	server  capture.Server
-	clients atomic.Pointer[[]client] // those with a hook of an outbox
+	clients atomic.Pointer[[]client] // clients with a hook of an outbox
 
 	mu    sync.Mutex // also held while clients changes
 	calls []*call    // open calls with mappers, oldest first

@@ -11,9 +11,9 @@ import (
 	"entgo.io/ent/privacy"
 )
 
-// This file is all that knows the unexported fields of generated code. Clients, queries, mutations
-// and entities embed a struct config with the fields driver and hooks. A query has its interceptors
-// in the field inters.
+// Only this file uses unexported fields of generated code. Clients, queries, mutations and entities
+// embed a struct config with the fields driver and hooks. A query has its interceptors in the field
+// inters.
 
 // configOf returns the config of generated code, which v points to.
 func configOf(v reflect.Value) (reflect.Value, bool) {
@@ -53,8 +53,8 @@ func setDriver(v reflect.Value, drv dialect.Driver) error {
 	return nil
 }
 
-// identity is the same for all clients that are made of one: its transactions, its Debug clients
-// and those of its mutations share the hooks, whose address it is.
+// identity is equal for all clients made from one client: its transactions, its Debug clients and
+// its mutations' clients share the hooks, whose address it is.
 type identity uintptr
 
 func identityOf(m ent.Mutation) (identity, bool) {

@@ -29,10 +29,10 @@ type Mapper struct {
 // fn is called once for each row of the mutation's type that a statement of the mutation inserted,
 // updated or deleted. v is the entity (*ent.Order) as the database stored it; deleted: as it was.
 // fn runs within the transaction, right after the statement, so m does not have the id of a new
-// entity yet: v has it. Each entity of a bulk comes with its own mutation. OpOf(ctx) tells creates,
-// updates, deletes and upserts apart. m.Client() reads in the same transaction with ctx. An error
-// of fn becomes the error of the mutation; roll the transaction back then. Other hooks must pass
-// their context on to the next one.
+// entity yet: v has it. Each entity of a bulk comes with its own mutation. OpOf(ctx) distinguishes
+// creates, updates, deletes and upserts. m.Client() reads in the same transaction with ctx. An
+// error of fn becomes the error of the mutation; roll the transaction back then. Other hooks must
+// pass their context on to the next one.
 //
 // If the type is the interface ent.Mutation, fn gets the mutations of all types. Rows of other
 // types that a mutation changes because of an edge have no mutation: On sees them.
@@ -51,8 +51,8 @@ func OnMutation[M ent.Mutation](
 }
 
 // OpOf returns the operation of the row for which an On function is called. ctx is the context that
-// the function got. A create that may have updated its row (OnConflict) is OpUpsert, one that
-// passes over rows that exist (DoNothing) is OpCreate. Elsewhere OpOf returns 0.
+// the function got. A create that may have updated its row (OnConflict) is OpUpsert, and one that
+// passes over existing rows (DoNothing) is OpCreate. Elsewhere OpOf returns 0.
 func OpOf(ctx context.Context) core.Op {
 	op, _ := ctx.Value(opKey{}).(core.Op)
 	return op
@@ -60,12 +60,12 @@ func OpOf(ctx context.Context) core.Op {
 
 type opKey struct{}
 
-// Hook returns a hook for client.Use that lets the outbox know the client, and the mutations for
-// the mappers. The statements of the client then cause events, in their transaction: those of the
-// functions of On and OnContext, and those of the mappers. Outside of transactions, a statement
-// that causes events gets one of its own. A statement whose events could not be written is refused
-// before it is executed: with core.ErrOtherDatabase if the client is on another database than the
-// outbox, and with core.ErrNotInstalled if it is not on Driver.
+// Hook returns a hook for client.Use that registers the client with the outbox, and the mappers for
+// mutations. The statements of the client then cause events, in their transaction: by the functions
+// of On and OnContext, and by the mappers. Outside of transactions, a statement that causes events
+// gets a transaction of its own. A statement whose events could not be written is refused before it
+// is executed: with core.ErrOtherDatabase if the client is on another database than the outbox, and
+// with core.ErrNotInstalled if it is not on Driver.
 //
 // An event without an AggregateID gets the id of its entity. A nil function is reported by every
 // mutation, and by Publish and Run. A client that has several hooks of one outbox calls the

@@ -16,20 +16,20 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// errNotWrapped: a client does not use Driver, so the outbox cannot know whether the client is in a
-// transaction.
+// errNotWrapped: a client does not use Driver, so the outbox cannot detect whether the client is in
+// a transaction.
 var errNotWrapped = fmt.Errorf("%w: the Ent client does not use the driver of the outbox: make it with "+
 	"ent.NewClient(ent.Driver(ob.Driver()))", core.ErrNotInstalled)
 
 // Outbox connects Ent to a core.Outbox. Make it with New, make the client on Driver, and call Run
 // in one goroutine of each process that relays. It is safe for use by several goroutines.
 type Outbox struct {
-	// Run, Drain and what operators do are the same for every ORM.
+	// Run, Drain and the calls of operators are the same for every ORM.
 	adapter.Operations
 
 	own     *adapter.Outbox
 	driver  *driver
-	clients sync.Map // those that the driver knows, by identity
+	clients sync.Map // the driver's clients, by identity
 }
 
 // New returns the outbox of the database of drv. drv is the result of entsql.Open or entsql.OpenDB,
@@ -85,16 +85,16 @@ func (o *Outbox) ready() error {
 }
 
 // Driver returns the driver for clients: ent.NewClient(ent.Driver(ob.Driver())). It does the same
-// as the driver given to New, and is told how transactions end: those of Tx and BeginTx, and of
-// Debug clients, with or without hooks on commits. Closing the client closes the driver that was
-// given to New.
+// as the driver given to New, and tracks the end of transactions: of Tx and BeginTx, and of Debug
+// clients, with or without hooks on commits. Closing the client closes the driver that was given to
+// New.
 func (o *Outbox) Driver() dialect.Driver { return o.driver }
 
-// Config configures the outbox. It has every setting of core.Config except the Repository. Its
-// other settings say where the tables are (AutoCreate, Schema, Prefix), and name an existing outbox
-// to share (Outbox). Config is the same for every ORM. The zero value is usable: events are
-// inserted into the existing tables, and another process relays them. New and Open report mistakes.
-// Ent's migration can create the tables too, without AutoCreate: see package entschema.
+// Config configures the outbox. It has every setting of core.Config except the Repository. It also
+// has the place of the tables (AutoCreate, Schema, Prefix), and can name an existing outbox to
+// share (Outbox). Config is the same for every ORM. The zero value is usable: events are inserted
+// into the existing tables, and another process relays them. New and Open report mistakes. Ent's
+// migration can create the tables too, without AutoCreate: see package entschema.
 type Config = adapter.Config
 
 // Open opens a pool with the driver of that name, as sql.Open does. It makes the outbox of its
@@ -139,7 +139,7 @@ func open(ctx context.Context, pool *sql.DB, cfg Config) (_ dialect.Driver, ob *
 	return ob.Driver(), ob, nil
 }
 
-// dialects are those of Ent by their names.
+// dialects maps Ent's names of dialects.
 var dialects = map[string]core.Dialect{
 	dialect.Postgres: core.Postgres, dialect.MySQL: core.MySQL, dialect.SQLite: core.SQLite,
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"entgo.io/ent"
-
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
@@ -21,8 +19,8 @@ type Conn interface {
 }
 
 // Publish records events in the transaction of conn, in one statement where the database allows it.
-// They are sent after the commit. A nil conn stands for the transaction that ctx carries: that of
-// WithTx, of RunInTx of a Transactor, or of the mutation in an On function. Errors are those of
+// They are sent after the commit. A nil conn stands for ctx's transaction, from WithTx, from
+// RunInTx of a Transactor, or from the mutation in an On function. For errors see
 // core.Outbox.Publish and TxOf. Outside a transaction the error is core.ErrNoTransaction, and
 // nothing was written. After an error roll the transaction back. To know the id of an event, set
 // Event.ID to core.NewEventID().
@@ -36,9 +34,17 @@ func (o *Outbox) Publish(ctx context.Context, conn Conn, events ...core.Event) e
 		if t, err = TxOf(ctx, conn); err != nil {
 			return err
 		}
+	} else if _, ok := core.TxFromContext(ctx); !ok {
+		return errNil
 	}
 	return o.own.Publish(ctx, t, events...)
 }
+
+// errNil names the ways out, also of a resolver under entgql.Transactioner, whose context carries a
+// transaction that only generated code can find.
+var errNil = fmt.Errorf("%w: Publish was given nil, and the context has none of WithTx or entoutbox.Context: "+
+	"give Publish the *ent.Tx, such as ent.TxFromContext(ctx) under entgql, or put it into the context with "+
+	"entoutbox.Context(ctx, tx)", core.ErrNoTransaction)
 
 // AfterCommit runs fn after the commit of conn's transaction. It never runs fn if the transaction,
 // or the savepoint around this call, is rolled back, or if the outcome is unknown; see
@@ -59,21 +65,30 @@ func AfterCommit(ctx context.Context, conn Conn, fn func()) error {
 // Clients generated without sql/execquery have no method ExecContext: use WithTx, and
 // core.TxFromContext.
 func TxOf(ctx context.Context, conn Conn) (core.Tx, error) {
-	if r := reflect.ValueOf(conn); !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil() {
-		return nil, fmt.Errorf("%w: nil was given in place of one", core.ErrNoTransaction)
+	p, err := inTx(ctx, conn)
+	if err != nil {
+		return nil, err
 	}
-	p, err := ask(ctx, func(ctx context.Context) error {
+	return p.tx.core, nil
+}
+
+// inTx finds the transaction of conn. Without an error p.tx is not nil.
+func inTx(ctx context.Context, conn Conn) (p probe, err error) {
+	if r := reflect.ValueOf(conn); !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil() {
+		return p, fmt.Errorf("%w: nil was given in place of one", core.ErrNoTransaction)
+	}
+	p, err = ask(ctx, func(ctx context.Context) error {
 		_, err := conn.ExecContext(ctx, probeText)
 		return err
 	})
 	switch {
 	case err != nil:
-		return nil, err
+		return p, err
 	case p.tx == nil:
-		return nil, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use what it gives you",
+		return p, fmt.Errorf("%w: this %T is in none: begin one with client.Tx and use its client",
 			core.ErrNoTransaction, conn)
 	}
-	return p.tx.core, nil
+	return p, nil
 }
 
 // probe is in a context that generated code passes to the driver, for one purpose. The driver
@@ -122,9 +137,9 @@ func ask(ctx context.Context, send func(ctx context.Context) error) (probe, erro
 	return p, errNotWrapped
 }
 
-// below finds the driver, and the transaction, on which generated code works.
-func below(ctx context.Context, m ent.Mutation) (probe, error) {
-	drv, ok := driverOfCode(reflect.ValueOf(m))
+// below finds the driver, and the transaction, on which generated code works: a mutation, or a Tx.
+func below(ctx context.Context, code any) (probe, error) {
+	drv, ok := driverOfCode(reflect.ValueOf(code))
 	if !ok {
 		return probe{}, errNotWrapped
 	}

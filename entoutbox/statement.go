@@ -21,7 +21,7 @@ type statement struct {
 	call    *call // the mutation that causes it, nil if that is not known
 	parts   []part
 	named   bool    // not only OnAll asks for the type
-	of      []*call // with mappers: those of the bulk
+	of      []*call // with mappers: the calls of the bulk
 	capture *capture.Capture
 }
 
@@ -31,7 +31,7 @@ type part struct {
 	fns []adapter.Mapper
 }
 
-// statement returns what is to be captured of a statement, nil if it causes no events.
+// statement describes a statement for the capture, nil if it causes no events.
 func (d *driver) statement(ctx context.Context, query string) (*statement, error) {
 	if len(*d.clients.Load()) == 0 || strings.HasPrefix(query, "SELECT ") {
 		return nil, nil
@@ -54,13 +54,13 @@ func (d *driver) statement(ctx context.Context, query string) (*statement, error
 	case len(s.parts) == 0:
 		return nil, nil
 	case w.Verb != "INSERT" && w.Verb != "UPDATE" && w.Verb != "DELETE":
-		return nil, fmt.Errorf("%w: a statement on %s begins with %s, so that nobody can tell which rows it changes",
+		return nil, fmt.Errorf("%w: a statement on %s begins with %s, so the rows that it changes are not known",
 			core.ErrNoAggregateID, w.Table, w.Verb)
 	}
 	return s, nil
 }
 
-// join adds the functions of an outbox: those of OnMutation, and those of On.
+// join adds the functions of an outbox from OnMutation and On.
 func (s *statement) join(ob *Outbox) {
 	fns, named := ob.own.Mappers.For(s.entity.goType, s.Table)
 	s.named = s.named || named
@@ -115,7 +115,7 @@ func (s *statement) describe(ctx context.Context, t *tx) capture.Statement {
 		Op: s.op(), ReadText: true, Of: s.entity.name, On: last.fns, Key: s.entity.key,
 		Columns: s.entity.columns, Counted: s.entity.counted,
 	}
-	if s.entity.id != nil { // Ent does not say which fields are the key of a type without an id
+	if s.entity.id != nil { // Ent does not expose the key fields of a type without an id
 		st.Keys = 1
 	}
 	st.Scan = func(rows *capture.Answer) ([]reflect.Value, error) {
@@ -132,7 +132,7 @@ func (s *statement) describe(ctx context.Context, t *tx) capture.Statement {
 	return st
 }
 
-// op is the operation of the statement, as far as its first word tells.
+// op is the operation of the statement, by its first word.
 func (s *statement) op() core.Op {
 	switch {
 	case s.Verb == "INSERT":
@@ -143,7 +143,8 @@ func (s *statement) op() core.Op {
 	return core.OpUpdate
 }
 
-// driverFor returns the driver that the told entities have, as those have that Ent returns.
+// driverFor returns the driver for entities that On functions get, the same as for entities that
+// Ent returns.
 func (s *statement) driverFor(t *tx) dialect.Driver {
 	if s.call != nil {
 		if drv, ok := driverOfCode(reflect.ValueOf(s.call.mutation)); ok {

@@ -20,12 +20,14 @@ type Tx interface {
 // WithTx runs fn in a transaction that begin begins: client.Tx, or a function that calls
 // client.BeginTx. It commits when fn returns nil, and rolls back when fn returns an error or
 // panics. The context given to fn carries the transaction, and Publish finds it there. The root
-// client is not in the transaction: what it changes by mistake commits by itself, as without
+// client is not in the transaction: a change through it by mistake commits on its own, as without
 // WithTx.
 //
 // Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction.
 // If that transaction is over, the error wraps core.ErrNoTransaction. If the context carries
-// another transaction of the same *sql.DB, it wraps core.ErrOtherTransactor.
+// another transaction of the same *sql.DB, it wraps core.ErrOtherTransactor. So it does if the
+// context carries an open tx of the same client that other code began and put there, as
+// entgql.Transactioner does with ent.NewTxContext. Context makes WithTx join such a transaction.
 // To find out whether the client is the same, WithTx calls begin with a context in which no
 // transaction can begin. begin must return that error at once.
 //
@@ -52,6 +54,9 @@ func WithTx[T Tx](ctx context.Context, begin func(context.Context) (T, error),
 				return err
 			}
 		}
+	}
+	if err := refuseBeside(ctx, begin); err != nil {
+		return err
 	}
 	p := &probe{purpose: begins}
 	tx, err := begin(context.WithValue(ctx, probeKey{}, p))
@@ -87,9 +92,9 @@ func ending(tx Tx, fn func() error) (err error) {
 }
 
 // Transactor makes a core.Transactor of begin, as the inbox needs it: RunInTx runs its function in
-// WithTx. FromContext returns the transaction to work with. If begin is nil, core.CheckTransactor
-// returns an error, and so do the functions that take the Transactor, such as those of an inbox.
-// Otherwise RunInTx returns it. The result is safe for use by several goroutines.
+// WithTx. FromContext returns the transaction to work with. If begin is nil, an error is returned
+// by core.CheckTransactor, by functions that take the Transactor (such as an inbox's), and
+// otherwise by RunInTx. The result is safe for use by several goroutines.
 func Transactor[T Tx](begin func(context.Context) (T, error)) core.Transactor {
 	return transactor[T]{begin}
 }
@@ -116,7 +121,7 @@ func (r transactor[T]) RunInTx(ctx context.Context, fn func(context.Context, cor
 	return WithTx(ctx, r.begin, func(ctx context.Context, _ T) error { return fn(ctx, scopeOf(ctx).tx.core) })
 }
 
-// FromContext returns the transaction that WithTx, or RunInTx of a Transactor, put into ctx.
+// FromContext returns the transaction that WithTx, RunInTx of a Transactor, or Context put into ctx.
 // Without one it returns an error wrapping core.ErrNoTransaction:
 //
 //	tx, err := entoutbox.FromContext[*ent.Tx](ctx)
@@ -128,25 +133,35 @@ func FromContext[T Tx](ctx context.Context) (T, error) {
 	}
 	tx, ok := s.user.(T)
 	if !ok {
-		return none, fmt.Errorf("%w: the one of Ent in the context is a %T, not a %T", core.ErrNoTransaction, s.user,
+		return none, fmt.Errorf("%w: Ent's transaction in the context is a %T, not a %T", core.ErrNoTransaction, s.user,
 			none)
 	}
 	return tx, nil
 }
 
 // Context returns ctx with the transaction of conn in it, for code that looks for the transaction
-// there: a Watermill bus or publisher on the outbox. The context that WithTx gives has it already.
-// Outside a transaction the result is ctx.
+// there: Publish with nil, a Watermill bus or publisher on the outbox. If conn is the *ent.Tx,
+// WithTx and a Transactor of the same client join the transaction: they run in a savepoint. The
+// context that WithTx gives has the transaction already. Outside a transaction the result is ctx.
+//
+// In the TxOpener of entgql.Transactioner:
+//
+//	ctx, tx, err := client.OpenTx(ctx)
+//	if err != nil { ... }
+//	return entoutbox.Context(ctx, ent.TxFromContext(ctx)), tx, nil
 func Context(ctx context.Context, conn Conn) context.Context {
-	t, err := TxOf(ctx, conn)
+	p, err := inTx(ctx, conn)
 	if err != nil {
 		return ctx
 	}
-	return sqltx.ContextWithTx(ctx, t, "entoutbox")
+	if _, ok := conn.(Tx); ok {
+		ctx = context.WithValue(ctx, scopeKey{}, &scope{tx: p.tx, user: conn})
+	}
+	return sqltx.ContextWithTx(ctx, p.tx.core, "entoutbox")
 }
 
-// scope is a transaction of WithTx: the tracked one, and the transaction of the generated code
-// above it.
+// scope is a transaction of WithTx or Context: the tracked one, and the transaction of the
+// generated code above it.
 type scope struct {
 	tx   *tx
 	user any

@@ -16,7 +16,8 @@ import (
 )
 
 // tx is a transaction of driver. Generated code runs its statements through Exec and Query; clients
-// generated with sql/execquery run those of the application through ExecContext and QueryContext.
+// generated with sql/execquery run the application's statements through ExecContext and
+// QueryContext.
 type tx struct {
 	dialect.Tx // executes the statements
 	driver     *driver

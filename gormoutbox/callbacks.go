@@ -27,7 +27,7 @@ func (o *Outbox) registerCallbacks(db *gorm.DB) error {
 	ops, verbs := []core.Op{core.OpCreate, core.OpUpdate, core.OpDelete}, []string{"create", "update", "delete"}
 	for i, p := range list(cb.Create(), cb.Update(), cb.Delete()) {
 		op, verb := ops[i], verbs[i]
-		if p.Get(begin) != nil { // the pool may be one that dbresolver has just chosen
+		if p.Get(begin) != nil { // dbresolver may have just chosen the pool
 			add(p.Before(begin).Register(name("pool"), o.wrapStatement))
 		}
 		add(p.Before("gorm:before_"+verb).Register(name("enter"), o.enter(op)))
@@ -166,7 +166,7 @@ func (o *Outbox) begin(db *gorm.DB) {
 }
 
 // ended reports that the context of a statement has ended. Then nothing is sent, and the statement
-// fails by itself.
+// fails.
 func ended(stmt *gorm.Statement) bool { return stmt.Context.Err() != nil }
 
 // leave ends a transaction that begin has begun.
@@ -214,9 +214,9 @@ func guarded(hooks func(*gorm.DB)) func(*gorm.DB) {
 	}
 }
 
-// rollBackOwn rolls back a transaction that GORM has begun for a statement, or for one that this
-// statement is an association of. It is called when a callback of the plugin does not return, so
-// that those of GORM do not run. Otherwise the transaction would stay open, with its locks.
+// rollBackOwn rolls back a transaction that GORM has begun for a statement, or for the statement of
+// which this one is an association. It is called when a callback of the plugin does not return, so
+// that GORM's callbacks do not run. Otherwise the transaction would stay open, with its locks.
 func rollBackOwn(db *gorm.DB) {
 	conn, _ := unprepared(db.Statement.ConnPool)
 	if tx, ok := conn.(*txPool); ok && tx.own {
@@ -257,8 +257,8 @@ func (o *Outbox) checkTransaction(db *gorm.DB, op core.Op) error {
 }
 
 // trackedTx returns the transaction in which a statement writes its events. It must be tracked:
-// otherwise nothing keeps it from committing a row without its events, and nobody tells a Recorder
-// that its events were rolled back.
+// otherwise the row could commit without its events, and a Recorder would not get its events back
+// after a rollback.
 func trackedTx(ctx context.Context, db *gorm.DB) (core.Tx, error) {
 	tx, err := TxOf(ctx, db)
 	if err != nil {

@@ -28,23 +28,24 @@
 // methods on a model: batches, conditions, associations, soft deletes, UpdateColumn, gorm.G, and
 // statements with SkipHooks too. An On function is called once for each row that the statement
 // inserted, updated or deleted, with the row as the database stored it (deleted: as it was).
-// Recorded events go out with their row; if the statement did not change it, they stay recorded and
-// RowsAffected says so. The database itself names the rows, so nothing depends on what the model in
-// memory says. An event without an AggregateID gets the primary key of its row. Several primary
-// keys are joined by commas, and bytes are written in hex. AggregateType, which is the event's topic
-// by default, is filled in only if the model has a method AggregateType() string. In detail:
+// Recorded events are published with their row; if the statement did not change the row, they stay
+// recorded, and RowsAffected does not count the row. The database itself names the rows, so nothing
+// depends on the fields of the model in memory. An event without an AggregateID gets the primary
+// key of its row. Several primary keys are joined by commas, and bytes are written in hex.
+// AggregateType, which is the event's topic by default, is filled in only if the model has a method
+// AggregateType() string. In detail:
 //
-//   - OnConflict makes OpUpsert, because not every database tells a new row from an existing one.
-//     With DoNothing, the rows that were inserted are OpCreate.
+//   - OnConflict makes OpUpsert, because not every database distinguishes a new row from an
+//     existing one. With DoNothing, the rows that were inserted are OpCreate.
 //   - A row counts as changed if the statement found it, even if it had the new values already.
-//     Save of a parent stores each loaded has-many child by an upsert, so each is told as OpUpsert.
+//     Save of a parent stores each loaded has-many child by an upsert, so each causes OpUpsert.
 //   - An update of the key names only the new key.
-//   - The rows are told right after their statement, before After hooks and has-many children.
-//     Events that those record on the model go out after them.
-//   - If several rows changed and nobody can say which of them is the row of a model with recorded
-//     events, the error is core.ErrNoAggregateID, and the transaction does not commit: a condition
-//     with a model without a key, or a DoNothing batch with generated keys, partly inserted.
-//     Events with an AggregateID of their own need nobody to say it.
+//   - The events of the rows are written right after the statement, before After hooks and has-many
+//     children. Events that these record on the model follow.
+//   - If several rows changed and it is not certain which of them is the row of a model with
+//     recorded events, the error is core.ErrNoAggregateID, and the transaction does not commit: a
+//     condition with a model without a key, or a DoNothing batch with generated keys, partly
+//     inserted. Events with an AggregateID of their own are published all the same.
 //   - An update or delete of more than 100,000 rows is refused with core.ErrTooManyRows.
 //   - Raw SQL, Table(...) without a model, cascades and changes by triggers are not seen. Use
 //     Publish there. In a dry run nothing is published.
@@ -55,9 +56,9 @@
 // is refused with core.ErrRecorderCopied (see core.Recorder). A model with a Recorder in a named
 // field, where its events would be lost, is refused with core.ErrHiddenRecorder.
 //
-// Events need a transaction. GORM opens one for each single statement by itself. If
-// SkipDefaultTransaction is set, the plugin opens one for a statement that may cause events. It
-// ends after the hooks, so that the error of a hook rolls the row back.
+// Events need a transaction. GORM opens one for each single statement. If SkipDefaultTransaction is
+// set, the plugin opens one for a statement that may cause events. It ends after the hooks, so that
+// the error of a hook rolls the row back.
 //
 // # Tracked transactions
 //
@@ -71,12 +72,12 @@
 //   - Clauses(dbresolver.Write).Transaction, if dbresolver was used before this plugin (use this
 //     plugin first).
 //
-// A statement that causes events is refused there with core.ErrUntracked before it is executed: one
-// of a model with an On function, with recorded events, or with a Recorder and hooks, which may
-// record. Nothing could keep such a transaction from committing the row without its events, and
-// nobody would tell the Recorder that they were rolled back. Begin the transaction on the *gorm.DB,
-// open the pool with sqltx.Connector, or call Publish. The events of Publish are as safe as
-// elsewhere, but wait for the poller; Config.RejectUntracked refuses them too.
+// A statement that causes events is refused there with core.ErrUntracked before it is executed: a
+// statement of a model with an On function, with recorded events, or with a Recorder and hooks,
+// which may record. Such a transaction could commit the row without its events, and the Recorder
+// would not get them back after a rollback. Begin the transaction on the *gorm.DB, open the pool
+// with sqltx.Connector, or call Publish. The events of Publish are as safe as elsewhere, but wait
+// for the poller; Config.RejectUntracked refuses them too.
 //
 // If an event is recorded on a model only after its row was stored (by a hook of an association),
 // the error comes after the statement. The event stays recorded. Roll the transaction back.

@@ -85,7 +85,7 @@ func (o *Outbox) through(op core.Op, send func(*gorm.DB)) func(*gorm.DB) {
 	}
 }
 
-// watch returns what is to be captured of a statement, nil if it can cause no events.
+// watch describes a statement for the capture, nil if it can cause no events.
 func (o *Outbox) watch(db *gorm.DB, op core.Op) (*statement, error) {
 	stmt := db.Statement
 	if db.Error != nil || db.DryRun || stmt.Schema == nil || ended(stmt) && !inTransaction(stmt.ConnPool) {
@@ -216,7 +216,8 @@ func (s *statement) publish(events []core.Event) error {
 	return s.ob.own.Publish(s.db.Statement.Context, s.tx, events...)
 }
 
-// tellRecorded reports what hooks and associations have recorded since the statement was sent.
+// tellRecorded publishes events that hooks and associations have recorded since the statement was
+// sent.
 func (o *Outbox) tellRecorded(db *gorm.DB) {
 	if op, past := db.Statement.Settings.LoadAndDelete(awaitedKey{o, db.Statement}); past {
 		o.refusePast(db, op.(core.Op))
@@ -247,7 +248,7 @@ func (o *Outbox) tellRecorded(db *gorm.DB) {
 	returned = true
 }
 
-// is reports whether a text is that of the statement. The door of another plugin may have added
+// is reports whether query is the text of the statement. The door of another plugin may have added
 // columns to its RETURNING.
 func (d *door) is(query string) bool {
 	if d.s.capture != nil {
@@ -353,7 +354,8 @@ func (s *statement) begin() {
 
 func reflectEqual(a, b any) bool { return reflect.DeepEqual(a, b) }
 
-// insertOp tells an insert that updates rows, or passes over them, from others.
+// insertOp returns OpUpsert for an insert that may update rows, and doNothing for one that passes
+// over them.
 func insertOp(stmt *gorm.Statement) (op core.Op, doNothing bool) {
 	if c, ok := stmt.Clauses["ON CONFLICT"]; ok {
 		conflict, known := c.Expression.(clause.OnConflict)
@@ -413,7 +415,7 @@ func (s *statement) columns() (quoted, names []string, keys int) {
 	}
 	for _, name := range stmt.Schema.DBNames {
 		f := stmt.Schema.FieldsByDBName[name]
-		// A field that is only read may be that of a SELECT, without a column.
+		// A field that is only read may come from a SELECT, without a column.
 		if !f.PrimaryKey && f.Readable && (f.Creatable || f.Updatable || !f.IgnoreMigration) {
 			add(f)
 		}

@@ -18,7 +18,7 @@ import (
 // db.Use, and call Run in one goroutine of each process that relays. It is safe for use by several
 // goroutines.
 type Outbox struct {
-	// Run, Drain and what operators do are the same for every ORM.
+	// Run, Drain and the calls of operators are the same for every ORM.
 	adapter.Operations
 
 	own    *adapter.Outbox
@@ -120,11 +120,10 @@ func contextOf(db *gorm.DB) context.Context {
 	return context.Background()
 }
 
-// Config configures the outbox. It has every setting of core.Config except the Repository. Its
-// other settings say where the tables are (AutoCreate, Schema, Prefix), and name an existing outbox
-// to share (Outbox). Config is the same for every ORM. The zero value is usable: events are
-// inserted into the existing tables, and another process relays them. db.Use, New and Open report
-// mistakes.
+// Config configures the outbox. It has every setting of core.Config except the Repository. It also
+// has the place of the tables (AutoCreate, Schema, Prefix), and can name an existing outbox to
+// share (Outbox). Config is the same for every ORM. The zero value is usable: events are inserted
+// into the existing tables, and another process relays them. db.Use, New and Open report mistakes.
 type Config = adapter.Config
 
 // Open opens a database as gorm.Open does, and makes its outbox with New. Every transaction that is

@@ -64,9 +64,9 @@ func wrapPool(p gorm.ConnPool, d core.Dialect, o *Outbox) gorm.ConnPool {
 	return p
 }
 
-// checkAround refuses the pool of another plugin that stands around one of this package, as that of
-// gorm.io/sharding does. It would pass GORM's COMMIT of a single statement on to the transaction of
-// the program. The statement caches of GORM do not.
+// checkAround refuses another plugin's pool around this package's, such as gorm.io/sharding's. It
+// would pass GORM's COMMIT of a single statement on to the transaction of the program. The
+// statement caches of GORM do not.
 func checkAround(conn gorm.ConnPool) error {
 	outer, foreign := conn, false
 	for {
@@ -197,7 +197,7 @@ func newTxPool(tx *sqltx.Tx, p *pool) *txPool {
 
 // ExecContext runs a statement. GORM sends its ROLLBACK TO with the context of the nested
 // transaction. If that context has ended, the statement would fail, GORM would ignore the failure,
-// and the outer transaction would commit what was to be rolled back.
+// and the outer transaction would commit changes that were to be rolled back.
 func (t *txPool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if strings.HasPrefix(query, "ROLLBACK TO ") {
 		ctx = context.WithoutCancel(ctx)

@@ -15,11 +15,11 @@ import (
 )
 
 // Publish records events in the transaction of tx, in one statement where the database allows it.
-// They are sent after the commit. A nil tx stands for the one that ctx carries (see FromContext).
-// tx must have exactly one plugin, under any name. With several plugins, call the method of one of
-// them. Errors are those of core.Outbox.Publish. Outside a transaction the error is
-// core.ErrNoTransaction, and nothing was written. After an error roll the transaction back. In a dry
-// run nothing is written, and the result is nil.
+// They are sent after the commit. A nil tx stands for ctx's transaction (see FromContext). tx must
+// have exactly one plugin, under any name. With several plugins, call Publish of one of them. For
+// errors see core.Outbox.Publish. Outside a transaction the error is core.ErrNoTransaction, and
+// nothing was written. After an error roll the transaction back. In a dry run nothing is written,
+// and the result is nil.
 func Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
 	if tx == nil {
 		var err error
@@ -34,7 +34,7 @@ func Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
 	return ob.Publish(ctx, tx, events...)
 }
 
-// Publish does what the function Publish does, for this plugin.
+// Publish is the function Publish, for this plugin.
 func (o *Outbox) Publish(ctx context.Context, tx *gorm.DB, events ...core.Event) error {
 	if o == nil || o.own == nil {
 		return core.ErrNotInstalled
@@ -60,7 +60,7 @@ func (o *Outbox) Publish(ctx context.Context, tx *gorm.DB, events ...core.Event)
 
 // AfterCommit runs fn after the commit of tx. It never runs fn if the transaction, or the savepoint
 // around this call, is rolled back, or if the outcome is unknown; see sqltx.AfterCommit for the
-// limits of fn. tx may be that of a model's own hook. Outside a transaction the error is
+// limits of fn. tx may be the *gorm.DB of a model's own hook. Outside a transaction the error is
 // core.ErrNoTransaction, and in an untracked one core.ErrUntracked; fn then never runs. AfterCommit
 // works without the plugin too if the pool was opened with sqltx.Connector. In a dry run fn never
 // runs, and the result is nil.
@@ -89,7 +89,7 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 	for _, p := range db.Plugins {
 		if ob, ok := p.(*Outbox); ok {
 			if found != nil {
-				return nil, errors.New("outbox: the *gorm.DB has several outboxes: call Publish of the one you mean")
+				return nil, errors.New("outbox: the *gorm.DB has several outboxes: call (*Outbox).Publish")
 			}
 			found = ob
 		}
@@ -101,12 +101,12 @@ func pluginOf(db *gorm.DB) (*Outbox, error) {
 	return found, nil
 }
 
-var errDryRun = fmt.Errorf("%w: the *gorm.DB is that of a dry run, which writes nothing", core.ErrNoTransaction)
+var errDryRun = fmt.Errorf("%w: the *gorm.DB is a dry run, which writes nothing", core.ErrNoTransaction)
 
 // TxOf returns the transaction of tx, for core.Outbox.Publish and other packages. Without a
 // transaction it returns an error wrapping core.ErrNoTransaction. It works with and without the
-// plugin. A transaction that neither the plugin nor sqltx.Connector has begun is not tracked, and
-// costs what sqltx.TxOf says. A dry run counts as without a transaction.
+// plugin. A transaction that neither the plugin nor sqltx.Connector has begun is not tracked; for
+// its costs see sqltx.TxOf. A dry run counts as without a transaction.
 func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 	if tx == nil || tx.Config == nil || tx.Statement == nil {
 		return nil, fmt.Errorf("%w: the *gorm.DB is nil", core.ErrNoTransaction)
@@ -119,16 +119,16 @@ func TxOf(ctx context.Context, tx *gorm.DB) (core.Tx, error) {
 		return t, nil
 	}
 	if _, ok := conn.(gorm.TxCommitter); !ok || reflect.ValueOf(conn).IsZero() {
-		return nil, fmt.Errorf("%w: use db.Transaction or db.Begin and give what it gives you", core.ErrNoTransaction)
+		return nil, fmt.Errorf("%w: use db.Transaction or db.Begin and pass its *gorm.DB", core.ErrNoTransaction)
 	}
 	return sqltx.TxOf(ctx, conn)
 }
 
 // SQLTx returns the *sql.Tx of tx, for libraries that want one. Without a transaction it returns an
-// error wrapping core.ErrNoTransaction, and one wrapping core.ErrUntracked if the transaction is not
-// one of database/sql. End the transaction through GORM only. If the pool was not opened with
-// sqltx.Connector, nobody sees what is done through the result: the database is asked before COMMIT
-// whether it still has the transaction, and the poller publishes the events.
+// error wrapping core.ErrNoTransaction, and for a transaction outside database/sql an error
+// wrapping core.ErrUntracked. End the transaction through GORM only. If the pool was not opened
+// with sqltx.Connector, statements through the result are not observed: the database is asked
+// before COMMIT whether it still has the transaction, and the poller publishes the events.
 func SQLTx(tx *gorm.DB) (*sql.Tx, error) {
 	ctx := context.Background()
 	if tx != nil {
@@ -171,8 +171,8 @@ func OnContext[T any](
 	adapter.OnContext(ob.mappers(), fn)
 }
 
-// OnAll is OnContext for every model whose statements GORM sends, also for those first seen later. fn
-// gets a pointer to the model's type. except names models that are passed over, such as
+// OnAll is OnContext for every model whose statements GORM sends, including models first seen
+// later. fn gets a pointer to the model's type. except names models that are passed over, such as
 // &AuditLog{}. The tables of the outbox and of the inbox are, too. If the database cannot name the
 // rows of a type, because it has no primary key, the type is left out, and one warning is logged.
 func OnAll(

@@ -16,9 +16,9 @@ import (
 // Transactor makes a core.Transactor of db, with or without the plugin. RunInTx runs its function
 // in db.Transaction: FromContext returns the transaction. Within a transaction of the same database
 // the function runs in a savepoint, also when it was begun with another *gorm.DB on the same
-// *sql.DB. If that transaction is over, the error wraps core.ErrNoTransaction. If the context
-// carries a transaction of the pool that is not one of GORM, it wraps core.ErrOtherTransactor. If
-// db is that of a dry run, it wraps core.ErrNoTransaction, and the function does not run.
+// *sql.DB. If that transaction is over, the error wraps core.ErrNoTransaction. It wraps
+// core.ErrOtherTransactor if the context carries a transaction of the pool that GORM has not begun,
+// and core.ErrNoTransaction if db is a dry run, so that the function does not run.
 //
 // RunInTx returns nil only if the transaction is known to have committed. If the database has
 // rolled the transaction back and the function ignored the error (a deadlock, or a violated
@@ -68,7 +68,7 @@ func contextWith(ctx context.Context, db *gorm.DB, tx core.Tx) context.Context {
 
 type transactor struct {
 	db      *gorm.DB
-	checked atomic.Bool // no other plugin has a pool around that of a transaction
+	checked atomic.Bool // no other plugin has a pool around a transaction's
 }
 
 // Validate implements the interface of core.CheckTransactor.
@@ -108,8 +108,8 @@ func (r *transactor) RunInTx(ctx context.Context, fn func(context.Context, core.
 
 var savepoints atomic.Uint64
 
-// nested runs fn in a savepoint. It does not use that of GORM, whose ROLLBACK TO fails if the
-// context has ended. GORM ignores that, and on SQLite also that SAVEPOINT fails.
+// nested runs fn in a savepoint. It does not use GORM's own, whose ROLLBACK TO fails if the context
+// has ended. GORM ignores that failure, and on SQLite also a failure of SAVEPOINT.
 func (r *transactor) nested(ctx context.Context, outer *gorm.DB, fn func(context.Context, core.Tx) error) error {
 	gtx := outer.WithContext(ctx)
 	if gtx.Error != nil {
@@ -131,10 +131,10 @@ func (r *transactor) inside(ctx context.Context, gtx *gorm.DB, fn func(context.C
 		return err
 	}
 	if !tx.Tracked() {
-		return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end cannot be heard",
+		return fmt.Errorf("%w: the pool %T of the *gorm.DB begins transactions whose end is not observed",
 			core.ErrUntracked, r.db.ConnPool)
 	}
-	if !r.checked.Load() { // plugins put their pools around that of a statement when it is built
+	if !r.checked.Load() { // plugins put their pools around a statement's when it is built
 		built := gtx.Session(&gorm.Session{NewDB: true, DryRun: true}).Exec("SELECT 1")
 		if err := checkAround(built.Statement.ConnPool); err != nil {
 			return err

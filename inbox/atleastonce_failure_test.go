@@ -38,7 +38,7 @@ func newLeased(t *testing.T, set ...func(*coreinbox.AtLeastOnceConfig)) *leased 
 			Processed: hear("processed"),
 		}
 	}}, set...)...)
-	refuses(t, func() { inbox.Wrap(a.AtLeastOnce) }, "nobody takes dead messages")
+	refuses(t, func() { inbox.Wrap(a.AtLeastOnce) }, "dead messages stay at the broker")
 	refuses(t, func() { inbox.Wrap(a.AtLeastOnce, inbox.AckDead()) }, "AckDead is for an Inbox")
 	poison := func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {

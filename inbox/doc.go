@@ -20,16 +20,16 @@
 // # What it does not promise
 //
 // Effects outside the transaction (mail, HTTP calls, another database) happen as often as the
-// handler runs: write a durable command, or an event of the outbox, in the transaction instead. The
-// order of messages is that of the broker, except with OnlyNewer of the inbox. Once an id is
-// deleted, its event is new again: see Retention of the inbox.
+// handler runs: write a durable command, or an event of the outbox, in the transaction instead.
+// Messages keep the broker's order, except with OnlyNewer of the inbox. Once an id is deleted, its
+// event is new again: see Retention of the inbox.
 //
 // # Identity
 //
 // An event is remembered for a consumer, a handler, a tenant and an event id, compared byte by
 // byte. Consumer is a name that you choose and keep: a service whose name changes processes
-// everything again. The handler is that of the Router, so two handlers of one topic both run. The
-// event id comes from the metadata and never from the payload: see [MessageOf].
+// everything again. Each handler of a Router has its own name, so two handlers of one topic both
+// run. The event id comes from the metadata and never from the payload: see [MessageOf].
 //
 // # Order of middleware
 //

@@ -13,12 +13,12 @@ import (
 
 // MessageOf returns msg as a message of package core/inbox, whose functions get it as Raw.
 //
-// Its handler is the one of the Router. Its topic is that of the Router too, with the partition and
-// offset of metadata outbox_source (core.HeaderSource), as topic/partition/offset. The subscriber
-// of kafkabridge sets them; for another subscriber, a middleware outside of the inbox can do so.
-// Without an event id in the metadata, or that of a CloudEvent, the UUID of msg is the event id.
-// Some subscribers make up a UUID for a message that has none, and then each delivery counts as a
-// new event: set EventID of the inbox for these.
+// Handler and topic are the Router's. Partition and offset come from metadata outbox_source
+// (core.HeaderSource), as topic/partition/offset. The subscriber of kafkabridge sets them; for
+// another subscriber, a middleware outside of the inbox can do so. Without an event id in the
+// metadata or in a CloudEvent, the UUID of msg is the event id. Some subscribers make up a UUID for
+// a message that has none, and then each delivery counts as a new event: set EventID of the inbox
+// for these.
 func MessageOf(msg *message.Message) coreinbox.Message {
 	if msg == nil {
 		return coreinbox.Message{}
@@ -42,7 +42,7 @@ func MessageOf(msg *message.Message) coreinbox.Message {
 // handlerName is the key of the name that a function of CQRS has put into a context.
 type handlerName struct{}
 
-// handlerOf returns the name of the handler of a message: that of CQRS, else the one in the Router.
+// handlerOf returns the name of the handler of a message: by CQRS, else by the Router.
 func handlerOf(ctx context.Context) string {
 	if name, ok := ctx.Value(handlerName{}).(string); ok {
 		return name
@@ -50,13 +50,13 @@ func handlerOf(ctx context.Context) string {
 	return message.HandlerNameFromCtx(ctx)
 }
 
-// ProcessBatch runs fn once, in one transaction, with those messages that were not processed
-// before, in their order: see ProcessBatch of in. The contexts of the messages and ctx carry the
+// ProcessBatch runs fn once, in one transaction, with the messages that were not processed before,
+// in their order: see ProcessBatch of in. The contexts of the messages and ctx carry the
 // transaction. Outside of a Router, Handler of the inbox must name the handler.
 //
-// errs has an entry for each message. Acknowledge the messages whose entry is nil. Put those for
-// whose entry coreinbox.Final is true into a poison queue, and then acknowledge them. Acknowledge no
-// other. After a failure ProcessBatch pauses before it returns.
+// errs has an entry for each message. Acknowledge the messages whose entry is nil. Put the messages
+// for whose entry coreinbox.Final is true into a poison queue, and then acknowledge them.
+// Acknowledge no other. After a failure ProcessBatch pauses before it returns.
 func ProcessBatch(ctx context.Context, in *coreinbox.Inbox, msgs []*message.Message,
 	fn func(ctx context.Context, fresh []*message.Message) error,
 ) (errs []error) {

@@ -19,12 +19,12 @@ import (
 // the run.
 const keptBy = "kept_by"
 
-// ReleaseRequest says which messages of a poison queue are released. From, Topic, To, Actor and
+// ReleaseRequest selects the messages of a poison queue to release. From, Topic, To, Actor and
 // Reason are required.
 type ReleaseRequest struct {
 	// From reads the poison queue, and removes a message from it when the message is acknowledged.
-	// With Kafka it is a consumer group of its own, which remembers what was released
-	// (kafkabridge.NewSubscriber); with RabbitMQ the queue itself. The caller closes it.
+	// With Kafka use a consumer group of its own, which remembers released messages
+	// (kafkabridge.NewSubscriber); with RabbitMQ, the queue itself. The caller closes it.
 	From message.Subscriber
 	// Topic is the poison queue.
 	Topic string
@@ -50,8 +50,8 @@ type ReleaseRequest struct {
 }
 
 // Release is the Release of in, for a poison queue of any broker that Watermill has a subscriber
-// for. For RabbitMQ, Kafka, NATS JetStream and Redis streams the bridges have queues that know their
-// end, and whose messages keep their places: call in.Release with them, or the command `outbox inbox
+// for. For RabbitMQ, Kafka, NATS JetStream and Redis streams the bridges have queues with a known
+// end, whose messages keep their places: call in.Release with them, or the command `outbox inbox
 // release`.
 //
 // A subscriber has one message at a time. So Release takes the queue for empty when nothing comes
@@ -100,10 +100,10 @@ type subscribed struct {
 	id    string // of this run
 
 	messages <-chan *message.Message
-	last     *message.Message // what Next returned, until it is acknowledged
+	last     *message.Message // the last result of Next, until it is acknowledged
 }
 
-// open subscribes. close gives back what is not acknowledged.
+// open subscribes. close gives back unacknowledged messages.
 func (q *subscribed) open(ctx context.Context) (close func(), err error) {
 	reading, stop := context.WithCancel(ctx)
 	q.messages, err = q.from.Subscribe(reading, q.topic)
@@ -191,7 +191,7 @@ func (s sender) Send(ctx context.Context, topic string, msg coreinbox.Message) e
 	return s.to.Publish(topic, out)
 }
 
-// drain gives back what a subscriber still delivers after it was told to stop.
+// drain gives back messages that a subscriber still delivers after it was stopped.
 func drain(msgs <-chan *message.Message) {
 	end := time.NewTimer(10 * time.Second)
 	defer end.Stop()

@@ -37,7 +37,7 @@ func Middleware(t core.Transactor, consumer string, opts ...Option) message.Hand
 	o.notLeased()
 	store, err := sqlinbox.On(t, sqlinbox.Config{AutoCreate: o.createTables})
 	cfg := coreinbox.Config{Consumer: consumer, Store: store, Logger: slog.Default()}
-	if err != nil { // New says it, with what else is wrong
+	if err != nil { // New reports it, together with other problems
 		cfg.Transactor, cfg.Store = t, &sqlinbox.Store{}
 	}
 	if o.dead == 0 {
@@ -88,7 +88,7 @@ type options struct {
 	problems     []error
 }
 
-// onDead says what becomes of the message of a dead event. Zero: no option says.
+// onDead is the treatment of a dead event's message. Zero: not set by an option.
 type onDead uint8
 
 const (
@@ -163,7 +163,7 @@ func AckDead() Option { return func(o *options) { o.whenDead(ackDead) } }
 //
 // Give it Final as its filter, so that an outage of the database does not fill the poison queue.
 // Without a poison queue the broker delivers the message again and again. It is not processed, and
-// holds up those behind it.
+// holds up the messages behind it.
 func ReturnDead() Option { return func(o *options) { o.whenDead(returnDead) } }
 
 // Retry puts a middleware such as Watermill's Retry between [Poison] and the inbox:

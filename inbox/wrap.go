@@ -21,8 +21,8 @@ import (
 //	in, err := coreinbox.New(coreinbox.Config{Consumer: "billing", Store: store, MaxAttempts: 3})
 //	router.AddMiddleware(inbox.Wrap(in, inbox.Poison(publisher, "billing_poison")))
 //
-// It needs one of the options [Poison], [AckDead] and [ReturnDead], which say what becomes of the
-// message of a dead event. Like [Middleware], it panics when an argument is wrong.
+// It needs one of the options [Poison], [AckDead] and [ReturnDead], for the message of a dead
+// event. Like [Middleware], it panics when an argument is wrong.
 //
 // # With an Inbox
 //
@@ -37,7 +37,7 @@ import (
 // others (sqltx.Retryable) is run again as a whole, at most ten times and for twenty seconds.
 //
 // After the rollback the middleware returns the errors of the handler and the database, so that the
-// Router rejects the message. Its own errors are those of package core/inbox,
+// Router rejects the message. Other errors come from package core/inbox, or are
 // [ErrProducedNeedsOutbox] and [ErrPoisonInside]. A panic of the handler rolls back and counts as a
 // failed attempt, and then goes on.
 //
@@ -61,7 +61,7 @@ func Wrap[In *coreinbox.Inbox | *coreinbox.AtLeastOnce](in In, opts ...Option) m
 		o.bad("the inbox is nil")
 	}
 	if o.dead == 0 {
-		o.bad("nobody takes dead messages from the broker: add Poison or AckDead, " +
+		o.bad("dead messages stay at the broker: add Poison or AckDead, " +
 			"or ReturnDead if a poison queue of your own is outside")
 	}
 	return wrap(o, "Wrap", in)
@@ -185,7 +185,7 @@ var (
 	// there. The Router would publish them after the commit, and lose them if that fails.
 	// Everything was rolled back.
 	ErrProducedNeedsOutbox error = &codedError{"produced_needs_outbox", "inbox: the handler returned messages and " +
-		"nobody takes them: add the option inbox.Publisher, which writes them to the outbox"}
+		"they have no publisher: add the option inbox.Publisher, which writes them to the outbox"}
 
 	// ErrPoisonInside: a poison queue inside of the inbox took the message and hid the handler's
 	// error. Everything was rolled back. Put the poison queue outside.
@@ -224,11 +224,11 @@ func (e *codedError) InboxCode() string { return e.code }
 //		},
 //	}
 //
-// m is a middleware of this package: that of [Middleware], [SQL], [Wrap] or [Leased], or
+// m is a middleware of this package, by [Middleware], [SQL], [Wrap] or [Leased], or
 // redisonce.Middleware. The function that CQRS returns has h handle v, the command or event of msg,
 // unless the handler with this name has processed msg before. name is the handler in the key of the
-// event. Choose it once. Each handler needs a name of its own: another h under a name that was used
-// is refused, because it would count as the one that has processed the message. The function is
+// event. Choose it once. Give each handler a name of its own: another h under a used name is
+// refused, because it would take over the events that the first one has processed. The function is
 // safe for use by several goroutines.
 func CQRS(m message.HandlerMiddleware) func(msg *message.Message, name string, h interface {
 	Handle(ctx context.Context, v any) error

@@ -11,16 +11,16 @@ import (
 
 // Acknowledge begins the span of an acknowledgement, ack, or of a rejection, nack. It is of kind
 // CLIENT, a child of the span of ctx, and linked to the spans that created the messages. Call it
-// with the action of the Result before the client tells the broker, give the client the context
-// that it returns, and call end once with the error of the client:
+// with the action of the Result before the client sends the answer to the broker, give the client
+// the context that it returns, and call end once with the error of the client:
 //
 //	ctx, end := traces.Acknowledge(ctx, res.Action, msg)
 //	end(client.Ack(ctx))
 //
 // inbox.Retry is a nack. inbox.Dead is an ack, because the message has been put elsewhere then.
 // Several messages of one topic may share a span, as Kafka commits offsets. An instrumented client
-// has this span already, so nothing in this project calls Acknowledge by itself. Without messages
-// there is no span.
+// has this span already, so nothing in this project calls Acknowledge. Without messages there is no
+// span.
 func (t *Traces) Acknowledge(ctx context.Context, action inbox.Action, msgs ...inbox.Message) (
 	ackCtx context.Context, end func(err error),
 ) {

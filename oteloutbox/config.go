@@ -15,7 +15,7 @@ import (
 // scopeName is the name of the instrumentation scope.
 const scopeName = "github.com/ormoutbox/ormoutbox/oteloutbox"
 
-// Attributes of this project, beside those of the conventions for messaging.
+// Attributes of this project, in addition to the conventions for messaging.
 const (
 	// attemptKey is on send spans: the number of refusals of the event so far, plus one.
 	attemptKey = attribute.Key("outbox.attempt")
@@ -25,7 +25,8 @@ const (
 	eventTypeKey = attribute.Key("outbox.event.type")
 	// replayOfKey is on send spans of replays: the row that is sent again.
 	replayOfKey = attribute.Key("outbox.replay.of")
-	// receiptKey is on send spans: where the destination put the event, if its publisher knows.
+	// receiptKey is on send spans: where the destination put the event, if its publisher returns
+	// it.
 	receiptKey = attribute.Key("outbox.receipt")
 	// consumerKey is on process spans: Config.Consumer of the inbox.
 	consumerKey = attribute.Key("inbox.consumer")
@@ -44,7 +45,7 @@ type TracesConfig struct {
 	//
 	//	propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	Propagator propagation.TextMapPropagator
-	// System is the attribute messaging.system: kafka, rabbitmq, nats, redis. Systems has that of
+	// System is the attribute messaging.system: kafka, rabbitmq, nats, redis. Systems sets it for
 	// single topics, for a Router with several brokers. Default: "outbox".
 	System  string
 	Systems map[string]string

@@ -27,6 +27,6 @@
 //	...
 //	metrics.Watch(outbox) // the gauges of the backlog
 //
-// The metrics are those of module promoutbox, under the names that an exporter for Prometheus
+// The metrics are the same as module promoutbox's, under the names that an exporter for Prometheus
 // turns into the names of promoutbox: package core/metrics has the rule.
 package oteloutbox

@@ -15,11 +15,11 @@ import (
 // Inbox returns the tracer of inbox.Config, of package core/inbox and of module inbox.
 //
 // Each message has a span of kind CONSUMER, from its arrival to the end of its transaction. It is a
-// child of the span of the message's context, such as that of the client of the broker, and linked
-// to the span that created the event: see TracesConfig.CreationContextAsParent. The context of the
-// handler carries it, so the statements and the events of the handler are below it. A duplicate has
-// a span too; its attribute inbox.outcome tells it apart. ProcessBatch has one span for the batch,
-// with a link for each message.
+// child of the span of the message's context, such as the broker client's, and linked to the span
+// that created the event: see TracesConfig.CreationContextAsParent. The context of the handler
+// carries it, so the statements and the events of the handler are below it. A duplicate has a span
+// too, with its own value of attribute inbox.outcome. ProcessBatch has one span for the batch, with
+// a link for each message.
 func (t *Traces) Inbox() *inbox.Tracer { return &inbox.Tracer{Process: t.process} }
 
 func (t *Traces) process(ctx context.Context, consumer string, msgs []inbox.Message) (
@@ -93,7 +93,7 @@ func (t *Traces) links(ctx context.Context, msgs []inbox.Message) (links []trace
 	return links
 }
 
-// idOf returns the identity of a message, as far as the message itself says it.
+// idOf returns the identity of a message, as far as the message has one.
 func idOf(msg inbox.Message) string {
 	if msg.ID != "" {
 		return msg.ID

@@ -24,7 +24,7 @@ type messaging struct {
 	processed messagingconv.ProcessDuration
 
 	mu     sync.Mutex
-	topics map[string]bool // those with a series of their own
+	topics map[string]bool // topics with a series of their own
 }
 
 // other is the value of an attribute that has too many values.
@@ -38,7 +38,7 @@ func newMessaging(cfg MetricsConfig, m metric.Meter) *messaging {
 	var err error
 	s.sent, err = messagingconv.NewClientSentMessages(m)
 	report(err)
-	// those that the conventions advise
+	// as the conventions advise
 	buckets := metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5,
 		7.5, 10)
 	s.sending, err = messagingconv.NewClientOperationDuration(m, buckets)
@@ -81,7 +81,7 @@ func (s *messaging) published(info core.PublishInfo) {
 		append(attrs, semconv.MessagingOperationTypeSend)...)
 }
 
-// delivered counts a delivery to an inbox. ran says that its handler may have run.
+// delivered counts a delivery to an inbox. ran: its handler may have run.
 func (s *messaging) delivered(info inbox.Info, ran bool) {
 	ctx := context.Background()
 	attrs := []attribute.KeyValue{semconv.MessagingConsumerGroupName(info.Event.Consumer)}
@@ -95,7 +95,7 @@ func (s *messaging) delivered(info inbox.Info, ran bool) {
 	}
 }
 
-// inbox returns an observer that also tells the standard metrics.
+// inbox returns an observer that also records the standard metrics.
 func (s *messaging) inbox(o *inbox.Observer) *inbox.Observer {
 	c := *o
 	also := func(f *func(inbox.Info), ran bool) {

@@ -39,8 +39,8 @@ type MetricsConfig struct {
 	// client of the broker has them already: each message would count twice. The conventions are in
 	// development, so these names may change with a later version of this module.
 	Messaging bool
-	// System is the attribute messaging.system of these: kafka, rabbitmq, nats, redis. Systems has
-	// that of single topics, for a Router with several brokers. Default: "outbox".
+	// System is the attribute messaging.system of these: kafka, rabbitmq, nats, redis. Systems sets
+	// it for single topics, for a Router with several brokers. Default: "outbox".
 	System  string
 	Systems map[string]string
 
@@ -53,8 +53,8 @@ type MetricsConfig struct {
 	BacklogTimeout time.Duration
 }
 
-// Metrics counts what its observers are told. Make it with NewMetrics. It is safe for use by
-// several goroutines.
+// Metrics counts its observers' callbacks. Make it with NewMetrics. It is safe for use by several
+// goroutines.
 type Metrics struct {
 	set       *metrics.Set
 	messaging *messaging // nil without MetricsConfig.Messaging
@@ -83,8 +83,8 @@ func NewMetrics(cfg MetricsConfig) *Metrics {
 	return all
 }
 
-// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. To have one
-// of your own too, join them with core.TeeObserver.
+// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. Join it with
+// an observer of your own by core.TeeObserver.
 func (m *Metrics) Outbox() *core.Observer {
 	if m.messaging == nil {
 		return m.set.Outbox()
@@ -119,8 +119,8 @@ func (m *Metrics) Watch(outbox metrics.Backlogger) { m.set.Watch(outbox) }
 
 // WatchTypes adds outbox.type.backlog.messages, the backlog of an outbox by event type: of each of
 // MetricsConfig.Types, and of all others together as "_other". The database is asked at most every
-// fourth time that it is asked for the gauges of Watch, and reads up to 300,000 rows then: leave it
-// out if nobody looks at it. The rest is as for Watch.
+// fourth time that it is asked for the gauges of Watch, and reads up to 300,000 rows then: call it
+// only if the result is used. The rest is as for Watch.
 func (m *Metrics) WatchTypes(backlog func(context.Context) ([]core.TypeBacklog, error)) {
 	m.set.WatchTypes(backlog)
 }
@@ -128,9 +128,9 @@ func (m *Metrics) WatchTypes(backlog func(context.Context) ([]core.TypeBacklog, 
 // WatchLog adds the gauges of readers of PostgreSQL's log (*walrelay.Relay), each with the
 // attribute slot: outbox.log.behind, outbox.log.kept, outbox.log.slot.active, outbox.log.slot.lost,
 // outbox.log.repairing; outbox.log.safe if max_slot_wal_keep_size bounds the slot; and
-// outbox.log.spilled.keys in the process that reads it. Any process may watch. A slot that two of
-// them have is that of the first; outbox.backlog.errors counts the other. A second call replaces
-// all relays. The rest is as for Watch.
+// outbox.log.spilled.keys in the process that reads it. Any process may watch. If two have the same
+// slot, the first one counts; outbox.backlog.errors counts the other. A second call replaces all
+// relays. The rest is as for Watch.
 func (m *Metrics) WatchLog(backlogs ...func(context.Context) (core.LogBacklog, error)) {
 	m.set.WatchLog(backlogs...)
 }

@@ -53,7 +53,7 @@ func (v *visit) asset(name string) {
 	}
 }
 
-// templates has a set for each page: the layout, what pages share, and the page.
+// templates has a set for each page: the layout, the shared parts, and the page.
 var templates = func() map[string]*template.Template {
 	shared := template.Must(template.New("").Funcs(template.FuncMap{
 		"say": ops.Printable, "prose": prose, "num": number, "span": span, "shape": Finding.shape,

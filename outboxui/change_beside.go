@@ -211,10 +211,11 @@ func (v *visit) effects(what string) (*proposal, error) {
 	return p, nil
 }
 
-// lookedAt is how many dead effects are looked at for those of a form: an effect is not read by its id.
+// lookedAt is how many dead effects are examined for a form's ids: an effect is not read by its id.
 const lookedAt = 10 * ops.MaxLimit
 
-// noDeadEffect says why no effect of a form is among the dead ones. all: all dead ones were looked at.
+// noDeadEffect is why no effect of a form is among the dead ones. all: all dead ones were looked
+// at.
 func noDeadEffect(all bool, what string) string {
 	if all {
 		return "None of these effects is dead any more: somebody else, or a worker, was faster."
@@ -223,8 +224,8 @@ func noDeadEffect(all bool, what string) string {
 		"more. Name it to `outbox effects " + what + "`."
 }
 
-// deadEffects returns those of the ids that are dead. all: no dead effect was left unlooked at, so the
-// others are not dead.
+// deadEffects returns the dead effects with these ids. all: no dead effect was left unlooked at, so
+// the others are not dead.
 func (v *visit) deadEffects(ids []string) (dead []command.Record, all bool, err error) {
 	wanted := map[string]bool{}
 	for _, id := range ids {

@@ -154,7 +154,7 @@ func proposeEdit(v *visit) (*proposal, error) {
 	return p, nil
 }
 
-// editRequest reads the form, and what of it differs from the event.
+// editRequest reads the form, and its differences from the event.
 func (v *visit) editRequest() (req ops.EditRequest, e ops.Event, err error) {
 	if req.ID, err = core.ParseRowID(v.form.Get("row")); err != nil {
 		return req, e, refusal{http.StatusBadRequest, "An event is edited by the id of its row."}

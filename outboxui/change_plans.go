@@ -31,7 +31,7 @@ func (v *visit) run(id string, o ops.RunOptions) error {
 	})
 	select {
 	case err := <-ended:
-		if err != nil && !errors.Is(err, ops.ErrPlanStopped) { // the page of the plan says why it stopped
+		if err != nil && !errors.Is(err, ops.ErrPlanStopped) { // the page of the plan has the reason
 			return err
 		}
 	case <-v.ctx().Done():
@@ -189,7 +189,7 @@ func (v *visit) freezeProposal(action ops.Action, frozen ops.Plan, rows []ops.Ev
 	return p
 }
 
-// planHref is the page that shows the steps of a plan: that of its group, or its own.
+// planHref is the page that shows the steps of a plan: its group's, or its own.
 func (v *visit) planHref(p *ops.StoredPlan) string {
 	f := p.Filter
 	f.Statuses = nil
@@ -356,7 +356,7 @@ func proposeReplay(v *visit) (*proposal, error) {
 			return e.Status != ops.StatusDone ||
 				!e.ReplayOf.IsZero()
 		}):
-		// No consumer has declared its window: the person has to say it.
+		// No consumer has declared its window: the person has to enter it.
 		p.Fields[0].Required, p.Digest = true, "a window is missing"
 		p.Facts = []fact{{Name: "Not yet", Text: "no consumer has declared how long it remembers events of this " +
 			"topic: write it"}}

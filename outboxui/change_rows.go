@@ -17,7 +17,7 @@ type lostRace struct {
 	rows    []ops.Event // as they are now
 	changed int         // of them were changed by this request
 	tried   int
-	again   string // the address that begins again with what is left; empty: nothing is left
+	again   string // the address that begins again with the rest; empty: nothing is left
 }
 
 func (l *lostRace) Error() string { return "others have changed the rows first" }
@@ -44,7 +44,7 @@ type rowsView struct {
 
 type changedRow struct {
 	ops.Event
-	By *core.AuditRecord // what was done to it last; nil: not by a person, or it was not asked
+	By *core.AuditRecord // the last change; nil: not by a person, or it was not asked
 }
 
 // maxNamed is how many rows a result names with the person who changed them: one statement each.
@@ -192,7 +192,7 @@ func (v *visit) rowsProposal(action ops.Action, plan ops.Plan, rows []ops.Event)
 	return p
 }
 
-// apply changes the rows of a plan, and says what became of them.
+// apply changes the rows of a plan, and shows the results.
 func (v *visit) apply(action ops.Action, plan ops.Plan, reason string) (*frame, error) {
 	done, err := v.api().Apply(v.ctx(), plan, v.actor, reason)
 	if err != nil && done.Changed == 0 {
@@ -311,7 +311,7 @@ func (v *visit) readers(p ops.Plan) string {
 	return listed(sorted(names)) + ": each skips a copy that it knows"
 }
 
-// keeps says how long a consumer remembers.
+// keeps describes how long a consumer remembers.
 func keeps(d time.Duration) string {
 	if d == ops.Forever {
 		return "remembers for ever"

@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// held is what a pause is for, as the form names it.
+// held is the target of a pause, as the form names it.
 type held struct {
 	all    bool
 	topics []string
@@ -52,7 +52,7 @@ func (h held) name() string {
 	return verbOf(len(names), "destination ", "destinations ") + listed(names)
 }
 
-// each calls do for each part of it, as the fields of a pause.
+// each calls do for each part of h, as the fields of a pause.
 func (h held) each(do func(all bool, topic, tenant string) error) error {
 	if h.all || h.tenant != "" {
 		return do(h.all, "", h.tenant)

@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// Config says what the page shows, and to whom. Outboxes is required.
+// Config configures the page. Outboxes is required.
 type Config struct {
 	// Outboxes are the outboxes of the page, the first one first. Each has a Name of its own.
 	Outboxes []Outbox
@@ -23,16 +23,16 @@ type Config struct {
 	// Environment is shown on each page, with its colour.
 	Environment Environment
 
-	// Authorize says who sends the request and what that person may do. Nil, an error, no name and
+	// Authorize returns who sends the request, and that person's rights. Nil, an error, no name and
 	// rights without See all refuse the request. The text of the error goes to the log alone. The
 	// path of the request, without the prefix of the page, begins with the name of the outbox, so
 	// rights can differ from outbox to outbox. The name goes to the audit; it has at most 255
 	// bytes.
 	Authorize func(r *http.Request) (actor string, rights Rights, err error)
 
-	// Redact, if not nil, returns what a person may see of the content of an event: payload and
-	// headers. It is called for each Reveal, after the audit row is written, and may change its
-	// argument. The page says what it left out.
+	// Redact, if not nil, returns the visible part of the content of an event: payload and headers.
+	// It is called for each Reveal, after the audit row is written, and may change its argument.
+	// The page mentions that it left something out.
 	Redact func(e ops.Event, c ops.Content) ops.Content
 
 	// TraceURL is the address of a trace, with {trace_id} in place of its id. Empty: trace ids are
@@ -54,11 +54,11 @@ type Outbox struct {
 	// Database names the server, the database and the schema, such as "PostgreSQL, db1.internal,
 	// database shop, schema public". It is shown before each change. Required.
 	Database string
-	// PoisonQueues are the queues from which the page releases parked messages, at most one of each
-	// consumer. Without that of a consumer the page says how the command line does it.
+	// PoisonQueues are the queues from which the page releases parked messages, at most one for
+	// each consumer. For a consumer without one, the page shows the command line for it.
 	PoisonQueues []PoisonQueue
-	// Doctor, if not nil, checks the database as `outbox doctor` does. Nil: the page says how to
-	// run that.
+	// Doctor, if not nil, checks the database as `outbox doctor` does. Nil: the page shows how to
+	// run it.
 	Doctor func(ctx context.Context) ([]Finding, error)
 }
 
@@ -66,18 +66,18 @@ type Outbox struct {
 type Finding struct {
 	Check string // the name of the check
 	Level string // "ok", "warning" or "failure"
-	Found string // what was found
+	Found string // the problem
 	Cause string // why that matters; empty for "ok"
-	Fix   string // what to do; empty for "ok"
+	Fix   string // the remedy; empty for "ok"
 }
 
-// Environment tells one page from another one. The zero value shows nothing.
+// Environment distinguishes pages. The zero value shows nothing.
 type Environment struct {
 	Name   string // such as "production"
 	Colour string // slate, violet, pink, teal or brown; default slate
 }
 
-// Rights say what a person may do. The zero value is nothing.
+// Rights are a person's rights. The zero value is nothing.
 type Rights uint8
 
 // Rights. The other two need See.
@@ -122,7 +122,7 @@ func (c Config) withDefaults() (Config, error) {
 			say("Config.Outboxes[%d].Name %.80q is not 1 to 64 letters, digits, dots, hyphens and underscores, "+
 				"first a letter or a digit", i, o.Name)
 		case slices.Contains(names, o.Name):
-			say("Config.Outboxes[%d].Name %q is that of another outbox", i, o.Name)
+			say("Config.Outboxes[%d].Name %q is used by another outbox", i, o.Name)
 		}
 		names = append(names, o.Name)
 		if o.API == nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// proposal is a change that somebody is about to make: what it touches, and how it is made. It is
-// made anew for the page that asks and for the request that confirms. If both differ, somebody else
-// was faster.
+// proposal is a change that a person is about to make: the events that it touches, and the way to
+// make it. It is made anew for the page that asks and for the request that confirms. If both
+// differ, somebody else was faster.
 type proposal struct {
 	Trail         []crumb
 	Heading, Next string

@@ -243,7 +243,7 @@ func (m *consumersView) verdict(v *visit) verdict {
 	return d
 }
 
-// others counts the consumers beside one that have given up something.
+// others counts the other consumers that have given up something.
 func others(rows []consumerRow, but string) int {
 	names := map[string]bool{}
 	for _, r := range rows {

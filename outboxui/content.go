@@ -15,7 +15,7 @@ import (
 
 const (
 	maxShown   = 256 << 10 // bytes of a payload that the page shows
-	maxHexDump = 16 << 10  // bytes of one that is no text
+	maxHexDump = 16 << 10  // bytes of a binary payload
 )
 
 // shown is the content of an event that a person has revealed.

@@ -1,6 +1,6 @@
-// Package outboxui is the operators' page: an http.Handler that shows what an outbox does and why,
-// and that redrives, discards, pauses and repairs. It does what package core/ops and the command
-// line do, in the same words, and shows the command.
+// Package outboxui is the operators' page: an http.Handler that shows the events of an outbox,
+// explains their states, and redrives, discards, pauses and repairs. It has the functions of
+// package core/ops and of the command line, in the same words, and shows the command.
 //
 // New makes the handler of one or several outboxes. A service mounts it under any prefix; links
 // are relative:

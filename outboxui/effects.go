@@ -27,7 +27,7 @@ type effectsView struct {
 	Commands []string
 }
 
-// effectStatuses are those of the filter, the first one by default.
+// effectStatuses are the choices of the filter, the first one by default.
 var effectStatuses = []command.Status{
 	command.StatusDead, command.StatusPending, command.StatusFailed, command.StatusProcessing, command.StatusCompleted,
 	command.StatusDiscarded,

@@ -28,7 +28,7 @@ type eventView struct {
 	Hint     string
 	Edit     string // why it cannot be edited; empty: it can
 	Reveal   string // why it cannot be revealed; empty: it can
-	Shown    *shown // what was revealed; nil: nothing
+	Shown    *shown // the revealed content; nil: not revealed
 	Commands []string
 }
 
@@ -45,7 +45,7 @@ type happening struct {
 
 func event(v *visit, id string) (*frame, error) { return showEvent(v, id, nil) }
 
-// forgotten says what consumers did with an event that the table has no more.
+// forgotten shows what consumers did with an event that is not in the table any more.
 func (v *visit) forgotten(id string, missing error) error {
 	why, err := v.api().Explain(v.ctx(), id)
 	if err != nil || len(why) == 0 {
@@ -147,11 +147,11 @@ func (m *eventView) verdict(v *visit) verdict {
 	if m.Why.Other != nil {
 		d.More = act{Label: "See the event that it waits for", Href: v.base + "events/" + m.Why.Other.ID.String()}
 	}
-	// The first sentence says what is, and the others what follows.
+	// The first sentence is the state, and the others are its consequences.
 	if first, rest, ok := strings.Cut(m.Why.Text, ". "); ok {
 		d.Heading, d.Next = first+".", strings.TrimSpace(rest+" "+d.Next)
 	}
-	if m.Why.Reason == ops.ReasonDead { // the buttons say the rest of its fix
+	if m.Why.Reason == ops.ReasonDead { // the buttons are the rest of its fix
 		remedy, _, _ := strings.Cut(m.Why.Fix, ". ")
 		d.Next = remedy + ". Then redrive it, or discard it."
 		if b := m.Why.Blocks; b != nil && b.N > 0 {
@@ -203,7 +203,7 @@ func (m *eventView) acts(v *visit) {
 	m.Hint = redrive
 }
 
-// life is the timeline, as far as the row tells it.
+// life is the timeline, as far as the row has it.
 func (m *eventView) life() (all []happening) {
 	add := func(h happening) { all = append(all, h) }
 	created := happening{At: m.CreatedAt, Kind: "ok", Said: "done", Strong: "Created", Text: "for " + m.Topic}
@@ -293,7 +293,7 @@ func (m *eventView) life() (all []happening) {
 	return all
 }
 
-// takenBy says how a relay had got an event.
+// takenBy describes how a relay had got an event.
 func takenBy(p core.Path, node string) string {
 	switch p {
 	case core.PathHot:
@@ -319,7 +319,7 @@ func after(d time.Duration, attempts int) string {
 	return text
 }
 
-// deed says what an action of the audit has done, as a verb in the past.
+// deed is an action of the audit as a verb in the past.
 func deed(action string) string {
 	words := map[string]string{
 		"redrive": "redrove", "discard": "discarded", "replay": "replayed", ops.AuditReveal: "saw the content of",

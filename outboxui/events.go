@@ -143,7 +143,7 @@ func readAt(events []ops.Event, otherwise time.Time) time.Time {
 	return otherwise
 }
 
-// now is the time of this machine, for what is not compared with times of the database.
+// now is the time of this machine, for values that are not compared with times of the database.
 func (v *visit) now() time.Time { return time.Now() }
 
 // selectedRows are the rows that a form names, each once.

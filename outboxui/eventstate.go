@@ -6,7 +6,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// stateOf says where an event is: its shape, its colour and a word.
+// stateOf is an event's state: its shape, its colour and a word.
 func stateOf(e *ops.Event, now time.Time) state {
 	switch {
 	case e.Status == ops.StatusDone && e.ByLog():
@@ -41,7 +41,7 @@ func until(at, now time.Time) string {
 	return "on " + at.Format("2 Jan 15:04")
 }
 
-// placeOf names the key of an event, or says that it has none.
+// placeOf names the key of an event, or returns "no key".
 func placeOf(e *ops.Event) string {
 	if e.Key == "" {
 		return "no key"

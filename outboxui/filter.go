@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// statuses are those of the filter, in the order of the form.
+// statuses are the choices of the filter, in the order of the form.
 var statuses = []ops.Status{ops.StatusNew, ops.StatusRetry, ops.StatusDead, ops.StatusDone, ops.StatusDiscarded}
 
 // filterNames are the fields of a filter, in an address and on the command line.

@@ -27,7 +27,7 @@ type frame struct {
 	Verdict         verdict
 	Now             time.Time // of the database's clock; zero: nothing was read
 	Follow          int       // seconds until the page is read again; 0: never
-	Live            bool      // something runs: a script reads the page again by itself
+	Live            bool      // something runs: a script reloads the page
 	Again, Every    string    // the addresses of "Read again" and "Read again every 5 s"
 	Query           url.Values
 	Main            any
@@ -44,13 +44,13 @@ type navigation struct {
 	Name, Href string
 	Here, Warn bool
 	Count      string // empty: none
-	Of         string // what is counted, for people who do not see the page
+	Of         string // the counted things, for people who do not see the page
 }
 
 // state is a shape, a colour and a word.
 type state struct{ Kind, Text string }
 
-// verdict is the first sentence of a page: what is wrong, and what to do.
+// verdict is the first sentence of a page: the problem and the remedy.
 type verdict struct {
 	Kind    string // "", bad, warn or run
 	Trail   []crumb
@@ -77,7 +77,7 @@ type also struct {
 	Link              act
 }
 
-// act is a button that leads to a page which asks first, or one that is disabled and says why.
+// act is a button that leads to a page which asks first, or a disabled button with the reason.
 type act struct {
 	Label, Href, Class, Why string
 }

@@ -36,7 +36,7 @@ type box struct {
 }
 
 // New returns the page of the outboxes. It uses no database. Without Config.Authorize the page
-// refuses every request, and New says so in the log.
+// refuses every request, and New logs a warning.
 func New(cfg Config) (*Handler, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -133,7 +133,7 @@ type visit struct {
 	actor  string
 	rights Rights
 	root   string // the relative address of the page itself: "./" or "../" and so on
-	base   string // that of the outbox
+	base   string // the outbox's
 	form   url.Values
 }
 
@@ -278,7 +278,7 @@ func (v *visit) may(want Rights) error {
 	return refusal{http.StatusForbidden, v.why(want)}
 }
 
-// why says why a person may not do what needs a right. Empty: the person may.
+// why is the reason why a person lacks a right. Empty: the person may.
 func (v *visit) why(want Rights) string {
 	switch {
 	case v.rights.Has(want):

@@ -15,7 +15,7 @@ type storedKeyRow struct {
 	Shape state
 }
 
-// httpKeysView is the page of the idempotency keys: those of HTTP requests and of other work.
+// httpKeysView is the page of the idempotency keys, for HTTP requests and for other work.
 type httpKeysView struct {
 	filled
 	There     bool

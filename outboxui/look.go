@@ -15,7 +15,7 @@ type look struct {
 	now          time.Time
 	backlog      core.Backlog
 	destinations []ops.Destination
-	more         bool // there may be more than destinations tell
+	more         bool // there may be more destinations
 	groups       ops.Groups
 	relays       []core.RelayStatus
 	pauses       []core.Pause
@@ -71,7 +71,7 @@ func (v *visit) look() (l look, err error) {
 	return l, nil
 }
 
-// clock is the time of the database's clock, by the first row that tells it.
+// clock is the time of the database's clock, from the first row that has it.
 func (l *look) clock(otherwise time.Time) time.Time {
 	switch {
 	case len(l.relays) > 0:

@@ -86,7 +86,7 @@ func (m *overviewView) addHistory(v *visit, l *look) *slots {
 	for _, s := range l.stopped() {
 		down = append(down, downSpan{s.Since, l.now})
 	}
-	if len(down) > 0 { // those that overlap are one
+	if len(down) > 0 { // overlapping ones count once
 		slices.SortFunc(down, func(a, b downSpan) int { return a.from.Compare(b.from) })
 		down = down[:1]
 	}
@@ -228,7 +228,7 @@ func (m *overviewView) destinations(v *visit, l *look) {
 		blocked[g.Topic] += g.BlockedKeys
 	}
 	all := slices.Clone(l.destinations)
-	add := func(topic string) { // that has no events, and something to say
+	add := func(topic string) { // it has no events, but a state to show
 		if topic != "" && !slices.ContainsFunc(all, func(d ops.Destination) bool { return d.Topic == topic }) {
 			all = append(all, ops.Destination{Topic: topic})
 		}
@@ -297,7 +297,7 @@ func (m *overviewView) destinations(v *visit, l *look) {
 	})
 }
 
-// limits says in words how much a destination gets.
+// limits describes the limit of a destination.
 func limits(r core.Rate) string {
 	var parts []string
 	if r.PerSecond > 0 {

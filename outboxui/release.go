@@ -24,7 +24,7 @@ type PoisonQueue struct {
 	// done when it needs both no longer. The packages of the bridges open the queues of their
 	// brokers.
 	Open func(ctx context.Context) (from inbox.Queue, to inbox.Sender, done func(), err error)
-	// Cache is that of the consumer, if it has one.
+	// Cache is the consumer's, if it has one.
 	Cache inbox.Cache
 }
 
@@ -37,7 +37,7 @@ func (b *box) poisonQueue(consumer string) *PoisonQueue {
 	return &b.PoisonQueues[i]
 }
 
-// releases are the releases of this handler, the latest one of each consumer.
+// releases has this handler's latest release for each consumer.
 type releases struct {
 	mu  sync.Mutex
 	all map[string]*release
@@ -95,7 +95,7 @@ func (r *release) Shape() state {
 	return state{"ok", "done"}
 }
 
-// Said says how far it is.
+// Said describes its progress.
 func (r *release) Said() string {
 	return fmt.Sprintf("%s delivered again, %s of them processed, %s taken out because they were processed "+
 		"before, %s kept.",

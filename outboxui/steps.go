@@ -175,7 +175,7 @@ func (m *planView) query() url.Values {
 	return url.Values{"plan": {m.ID}, "version": {strconv.FormatInt(m.Version, 10)}}
 }
 
-// outcome says in words what became of the events up to a position.
+// outcome describes the results of the events up to a position.
 func (m *planView) outcome(position int) string {
 	if m.Action == ops.ActionDiscard {
 		return fmt.Sprintf("%s discarded, %s to go.", number(m.Changed), number(m.Events-m.Position))

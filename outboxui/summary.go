@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	summaryFor  = 5 * time.Second // how long the head of a page shows what was read before
+	summaryFor  = 5 * time.Second // how long the head of a page shows an earlier result
 	summaryWait = 2 * time.Second // for the database
 )
 
-// summary is what the head of every page says about an outbox.
+// summary is the state of an outbox in the head of every page.
 type summary struct {
 	mu     sync.Mutex
 	at     time.Time // of this machine; zero: it has to be read

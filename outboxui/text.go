@@ -74,7 +74,7 @@ func units(d, large time.Duration, a string, small time.Duration, b string) stri
 	return text
 }
 
-// clock writes a time, with its day if that is not the one of now.
+// clock writes a time, with its day if it is not today.
 func clock(at, now time.Time, layout string) template.HTML {
 	at = at.UTC()
 	if y, m, d := now.UTC().Date(); !now.IsZero() && !sameDay(at, y, m, d) {
@@ -104,7 +104,7 @@ func cut(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// packages are the names of packages before an error. They tell a person nothing.
+// packages are the names of packages before an error, which do not help a person.
 var packages = regexp.MustCompile(`(^|: )(?:(?:outbox|core|ops|sqloutbox|outboxui): )+`)
 
 // fields are the braces around the name of a field.
@@ -142,7 +142,7 @@ func listed(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// prose is a sentence of this project or of package ops: what is in backquotes is a command.
+// prose is a sentence of this project or of package ops: a part in backquotes is a command.
 func prose(s string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(ops.Printable(s), "`") {

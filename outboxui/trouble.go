@@ -23,7 +23,7 @@ type trouble struct {
 	link    act
 }
 
-// oldAfter is how long an event waits without a reason before the page says so.
+// oldAfter is how long an event waits without a reason before the page mentions it.
 const oldAfter = 10 * time.Minute
 
 // verdict is the first sentence of the overview: the worst trouble, and the others below it.
@@ -66,7 +66,7 @@ func (v *visit) well(l *look) verdict {
 	return d
 }
 
-// troubles are what is wrong, the worst first.
+// troubles are the problems, the worst first.
 func (v *visit) troubles(l *look) (all []trouble) {
 	all = append(all, v.noRelay(l)...)
 	all = append(all, v.downDestinations(l)...)
@@ -104,8 +104,7 @@ func (v *visit) noRelay(l *look) []trouble {
 	}}
 }
 
-// downDestinations is about the destinations that relays have stopped, those of one refusal
-// together.
+// downDestinations is about the destinations that relays have stopped, grouped by refusal.
 func (v *visit) downDestinations(l *look) (all []trouble) {
 	type outage struct {
 		topics  []string
@@ -349,7 +348,7 @@ func (v *visit) paused(l *look) (all []trouble) {
 	return all
 }
 
-// pauseOf names what a pause is for.
+// pauseOf names the target of a pause.
 func pauseOf(p core.Pause) (string, url.Values) {
 	switch {
 	case p.All:

@@ -133,7 +133,7 @@ func (p prepared) send(ctx context.Context, query string, args []any) (pgx.Batch
 // resultRows are rows of pgx as a core.Rows.
 type resultRows struct {
 	pgx.Rows
-	end  func() error // closes what the rows are a part of; nil: nothing
+	end  func() error // ends the batch or statement of the rows; nil: nothing
 	told bool         // an error was returned
 
 	plans []pgtype.ScanPlan
@@ -178,7 +178,7 @@ func (r *resultRows) Err() error {
 	return err
 }
 
-// Close closes the rows. The answer behind the last row may say that the statement failed. So Close
+// Close closes the rows. The answer behind the last row may be an error of the statement. So Close
 // returns the error that ended the rows, unless Err has returned it before.
 func (r *resultRows) Close() error {
 	r.Rows.Close()

@@ -5,7 +5,7 @@ import (
 	"crypto/tls"
 )
 
-// heard says what has come on a connection that was not asked anything.
+// heard is what has come unasked on a connection.
 type heard uint8
 
 const (
@@ -15,8 +15,9 @@ const (
 )
 
 // alive reports whether the connection can be used, as far as that is known without a round trip.
-// An idle connection may have died, which BEGIN would have told. A server that ends a connection
-// says so before it closes it. So a round trip is spent only if something has come.
+// An idle connection may have died, which an eager BEGIN would have shown. A server that ends a
+// connection sends a message before it closes it. So a round trip is spent only if something has
+// come.
 func (s *session) alive(ctx context.Context) bool {
 	c := s.pg.PgConn().Conn()
 	if t, ok := c.(*tls.Conn); ok {

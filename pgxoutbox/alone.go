@@ -36,7 +36,7 @@ func (c *settingsCache) text(settings map[string]string) string {
 
 // alone runs statements as transactions of their own: BEGIN, another statement that prepares the
 // transaction, the statement itself and COMMIT are sent together. BEGIN names the isolation,
-// because the default of the connection may be another one. Only the tag of COMMIT says that the
+// because the default of the connection may be another one. Only the tag of COMMIT proves that the
 // transaction has committed, as in a flight.
 type alone struct {
 	session *session
@@ -71,7 +71,7 @@ func (a alone) Query(ctx context.Context, query string, args ...any) (core.Rows,
 	return &resultRows{Rows: rows, end: func() error { return t.end(rows.Err()) }}, nil
 }
 
-// send sends all and reads the answers before that of the statement.
+// send sends all and reads the answers before the statement's.
 func (a alone) send(ctx context.Context, query string, args []any) (*aloneTrip, error) {
 	s := a.session
 	switch {
@@ -111,8 +111,8 @@ type aloneTrip struct {
 	results results
 }
 
-// end reads the answers that are left. failed is the error of those before COMMIT. It returns the
-// error of the transaction, nil if it has committed.
+// end reads the answers that are left. failed is the error of an answer before COMMIT's. It returns
+// the error of the transaction, nil if it has committed.
 func (t *aloneTrip) end(failed error) error {
 	s, outcome, err := t.session, core.RolledBack, failed
 	if err == nil {

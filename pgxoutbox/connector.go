@@ -15,11 +15,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Config says how Connector connects.
+// Config configures Connector.
 type Config struct {
 	// Conn is the configuration of pgx, as pgx.ParseConfig returns it. Required.
 	Conn pgx.ConnConfig
-	// Options are those of stdlib.GetConnector: functions that are called before and after a
+	// Options are options of stdlib.GetConnector: functions that are called before and after a
 	// connection is made, and before it is used again. They must not keep the *pgx.Conn that they
 	// get; use Conn instead.
 	Options []stdlib.OptionOpenDB
@@ -48,8 +48,8 @@ type Config struct {
 // answer of the server was awaited. After any other error nothing is committed. Errors that come
 // from the INSERT of the events name them and wrap the error of the server.
 //
-// If Config.Conn was not made by pgx.ParseConfig, connecting fails with an error that says so. The
-// result is safe for use by several goroutines.
+// If Config.Conn was not made by pgx.ParseConfig, connecting fails with an error. The result is
+// safe for use by several goroutines.
 func Connector(cfg Config) driver.Connector {
 	if cfg.Conn.Host == "" { // pgx would panic
 		return sqltx.Connector(unusable{}, core.Postgres)
@@ -103,7 +103,7 @@ func (c *connector) Driver() driver.Driver { return c.inner.Driver() }
 //	})
 //
 // If a transaction is open, the statements of the result are part of it. Do not end the transaction
-// with them. The error says that dc is no such connection.
+// with them. Any other dc is an error.
 func Conn(dc any) (*pgx.Conn, error) {
 	for {
 		switch c := dc.(type) {

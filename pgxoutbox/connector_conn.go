@@ -32,7 +32,7 @@ var (
 	_ driver.Validator          = (*conn)(nil)
 )
 
-// TxStatus tells sqltx the state of the transaction.
+// TxStatus returns the state of the transaction to sqltx.
 func (c *conn) TxStatus() byte { return c.session.status() }
 
 // Conn returns the connection of pgx. It is for code that looks for the method of stdlib.Conn; the
@@ -101,13 +101,13 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return c.std.QueryContext(ctx, query, args)
 }
 
-// before is called before each statement. taken says that it is sent later.
+// before is called before each statement. taken means that the statement is sent later.
 func (c *conn) before(
 	ctx context.Context, query string, named []driver.NamedValue, prepared bool,
 ) (taken bool, err error) {
 	s := c.session
 	if s.closed() || !s.inTx() && s.statements.none() {
-		return false, nil // stdlib says that it is closed
+		return false, nil // stdlib returns the error
 	}
 	args := make([]any, len(named))
 	for i := range named {
@@ -195,13 +195,14 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	return s.Stmt.QueryContext(ctx, args)
 }
 
-// tx is a transaction. database/sql gives no context to Commit; pgx uses that of BeginTx, too.
+// tx is a transaction. database/sql gives no context to Commit; pgx, too, uses the context of
+// BeginTx.
 type tx struct {
 	session *session
 	ctx     context.Context //nolint:containedctx // database/sql ends the transaction with it
 }
 
-// CommitOutcome tells sqltx the outcome, which is known better than an error can say.
+// CommitOutcome returns the outcome to sqltx, more exactly than an error could.
 func (t *tx) CommitOutcome() (core.Outcome, error) { return t.session.commit(t.ctx) }
 
 func (t *tx) Commit() error {

@@ -7,10 +7,10 @@
 //
 //	pool := sql.OpenDB(pgxoutbox.Connector(pgxoutbox.Config{Conn: *connConfig}))
 //
-// It does what sqltx.Connector does around pgx's own connector, so every transaction of the pool is
-// tracked, and sqltx.TxOf finds it. It also saves two round trips. BEGIN goes to the server
-// together with the first statement of the transaction. The rows of Publish go together with
-// COMMIT. A claim of the relay is one round trip, BEGIN and COMMIT included.
+// It wraps pgx's own connector like sqltx.Connector, so every transaction of the pool is tracked,
+// and sqltx.TxOf finds it. It also saves two round trips. BEGIN goes to the server together with
+// the first statement of the transaction. The rows of Publish go together with COMMIT. A claim of
+// the relay is one round trip, BEGIN and COMMIT included.
 //
 // A row that waits for COMMIT is a promise that this connection sees the COMMIT. So rows wait only
 // while statements pass that are known to be harmless: SELECT, INSERT, UPDATE, DELETE, WITH, MERGE
@@ -18,7 +18,7 @@
 // them first. After a savepoint, and after texts that are not known, events are written by Publish
 // until the transaction ends.
 //
-// Listen lets a relay in a process of its own hear of commits at once. It works with any pool.
+// With Listen, a relay in a process of its own learns of commits at once. It works with any pool.
 //
 // # Native pgx
 //

@@ -2,6 +2,7 @@ package pgxoutbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -53,7 +54,7 @@ func ExampleOpenPool() {
 	config.MaxConns = 20
 	_, _, err = pgxoutbox.OpenPool(context.Background(), config, pgxoutbox.OpenConfig{Dialect: core.SQLite})
 	fmt.Println(err)
-	// Output: sqloutbox: Config.Dialect is "sqlite", and a Pool is one of PostgreSQL
+	// Output: sqloutbox: Config.Dialect is "sqlite", and a Pool is for PostgreSQL
 }
 
 // A pool that the program has already. No server is needed to make its outbox.
@@ -104,8 +105,8 @@ func ExamplePublish() {
 		panic(err)
 	}
 	_, err = pgxoutbox.Publish(context.Background(), ob, nil, core.Event{Type: "order.placed"})
-	fmt.Println(err)
-	// Output: outbox: no transaction
+	fmt.Println(errors.Is(err, core.ErrNoTransaction))
+	// Output: true
 }
 
 // The function runs in a transaction, which FromContext finds.

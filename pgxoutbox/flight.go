@@ -20,8 +20,8 @@ type waiting struct {
 	rows, bytes int
 }
 
-// Events wait in memory, and are locked for and written in one statement. Above these limits those
-// that wait are written first.
+// Events wait in memory, and are locked for and written in one statement. Above these limits the
+// waiting events are written first.
 const (
 	mostRows  = 1000
 	mostBytes = 1 << 20
@@ -38,12 +38,12 @@ func (w *waiting) add(d *sqltx.DeferredInsert) {
 	w.bytes += d.Bytes
 }
 
-// fits reports whether d can be in one statement with those that wait.
+// fits reports whether d can be in one statement with the waiting inserts.
 func (w *waiting) fits(d *sqltx.DeferredInsert) bool {
 	return w.empty() || w.all[0].Into == d.Into && w.rows+d.Rows <= mostRows && w.bytes+d.Bytes <= mostBytes
 }
 
-// join takes those that wait and returns their statement. From here on they are sent, or never.
+// join takes the waiting inserts and returns their statement. From here on they are sent, or never.
 func (w *waiting) join() (*insert, error) {
 	all := w.all
 	*w = waiting{}
@@ -213,7 +213,7 @@ func (s *session) flight(ctx context.Context) (core.Outcome, error) {
 	if err != nil && cancelled {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	return outcome, err // of an unknown one, the tracker says that it is
+	return outcome, err // an unknown outcome is reported by the tracker
 }
 
 // fly sends the batch and judges the answers.
@@ -244,7 +244,7 @@ func (s *session) fly(ctx context.Context, batch *pgx.Batch, in *insert) (core.O
 
 // notInserted returns the outcome after an error of the INSERT. An error of the server that leaves
 // the connection as it is proves that the server has skipped COMMIT. An error that ends the
-// connection may be that of a pooler: PgBouncer sends one when it has lost the server, which may
+// connection may come from a pooler: PgBouncer sends one when it has lost the server, which may
 // have committed before, or may commit when it gets the lock of a key.
 func (s *session) notInserted(err error) core.Outcome {
 	if refusedBy(err) || !s.closed() && !s.unsent() && s.pg.PgConn().TxStatus() != 'I' {
@@ -272,8 +272,8 @@ func (s *session) cancelWith(ctx context.Context) *canceller {
 	c.off = context.AfterFunc(ctx, func() {
 		c.sent.Store(true)
 		go func() {
-			// The connection says what it achieved. It goes on after that: PgBouncer 1.18
-			// dies if the client of a cancel request hangs up too early.
+			// The result of the cancel request shows on the connection itself. The request goes on
+			// after that: PgBouncer 1.18 dies if its client hangs up too early.
 			limit, cancel := context.WithTimeout(context.Background(), grace)
 			defer cancel()
 			_ = pg.CancelRequest(limit)

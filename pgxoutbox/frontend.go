@@ -19,7 +19,7 @@ import (
 // are as ever.
 //
 // BEGIN and the statement are in one group up to the same Sync. If the server refuses BEGIN, it
-// skips the statement too, so the statement never commits by itself.
+// skips the statement too, so the statement never commits on its own.
 //
 // pgx may read on one goroutine while it writes on another. All else is used by the owner of the
 // connection between its statements.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// answer says which answer to BEGIN comes next.
+// answer is the next expected answer to BEGIN.
 type answer int32
 
 const (
@@ -65,7 +65,7 @@ func (f *frontend) busy() bool {
 		a.headed > 0 && !a.out
 }
 
-// follow notes where messages begin in what is handed on as it is.
+// follow records where messages begin in bytes that are handed on unchanged.
 func (a *answers) follow(p []byte) {
 	for len(p) > 0 {
 		if a.left > 0 {
@@ -84,7 +84,7 @@ func (a *answers) follow(p []byte) {
 	}
 }
 
-// filter appends to to what pgx is to see of p.
+// filter appends to to the part of p for pgx.
 func (f *frontend) filter(to, p []byte) []byte {
 	a := &f.answers
 	for len(p) > 0 {

@@ -2,7 +2,7 @@ package pgxoutbox
 
 import "strings"
 
-// kind says what a statement may do to rows that wait on its connection.
+// kind is a statement's possible effect on rows that wait on its connection.
 type kind uint8
 
 const (
@@ -16,11 +16,11 @@ const (
 	other
 )
 
-// judge says what a text may do. It has a list of what may pass, and none of what may not: a text
-// that is judged too strictly costs a round trip, and one that is judged too mildly an event.
-// Nothing may stand in front of the first word, because what is a blank or a comment to the server
-// is harder to tell than it seems. extended says that the text goes through the extended protocol,
-// which refuses several statements in one text.
+// judge returns the kind of a text. It lists harmless statements, not dangerous ones: a text that
+// is judged too strictly costs a round trip, and one that is judged too mildly an event. Nothing
+// may stand in front of the first word, because blanks and comments of the server are harder to
+// recognise than it seems. extended: the text goes through the extended protocol, which refuses
+// several statements in one text.
 //
 // names are texts in lower case, found in the names of the tables on which rows wait.
 func judge(text string, extended bool, names []string) kind {

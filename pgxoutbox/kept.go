@@ -15,8 +15,8 @@ type results interface {
 	Close() error
 }
 
-// keptResults are the answers to a batch of which one statement was executed by its name. The batch
-// is sent and traced as pgx.Conn.SendBatch does it for statements of its cache.
+// keptResults are the answers to a batch with one statement that was executed by its name. The
+// batch is sent and traced as pgx.Conn.SendBatch does it for statements of its cache.
 type keptResults struct {
 	session  *session
 	ctx      context.Context //nolint:containedctx // the context that the tracer has returned
@@ -142,7 +142,7 @@ func (r *keptResults) trace(q *pgx.QueuedQuery, tag pgconn.CommandTag) {
 	}
 }
 
-// Close reads what is left, up to the end of the batch.
+// Close reads the remaining answers, up to the end of the batch.
 func (r *keptResults) Close() error {
 	r.closed()
 	if r.pipeline != nil {

@@ -16,9 +16,9 @@ import (
 )
 
 // Publish records events in a transaction of pgx, in one statement. They are sent after the commit.
-// It returns the ids of the events. tx is a transaction of a Pool or one of its nested ones, and
-// may be wrapped. A nil tx stands for the one that ctx carries (see Transactor and Context). Errors
-// are those of core.Outbox.Publish. After an error roll the transaction back.
+// It returns the ids of the events. tx is a transaction of a Pool or a nested one, and may be
+// wrapped. A nil tx stands for ctx's transaction (see Transactor and Context). For errors see
+// core.Outbox.Publish. After an error roll the transaction back.
 //
 // A pgx.Tx that was not begun on a Pool works as well. It is not tracked: its events commit with
 // it, and the poller publishes them. core.Config.RejectUntracked refuses it instead.
@@ -48,7 +48,7 @@ func AfterCommit(ctx context.Context, tx pgx.Tx, fn func()) error {
 }
 
 // TxOf returns the transaction of tx, for core.Outbox.Publish and other packages. The type of tx
-// may be one that wraps the transaction of a Pool. TxOf then finds that transaction by an Exec of
+// may be a wrapper of the transaction of a Pool. TxOf then finds that transaction by an Exec of
 // SELECT 1, which the transaction of a Pool answers without a round trip.
 func TxOf(ctx context.Context, tx pgx.Tx) (core.Tx, error) {
 	switch own := tx.(type) {
@@ -82,7 +82,7 @@ type probeKey struct{}
 
 const probeQuery = "SELECT 1 /* outbox:probe */"
 
-// answer tells a probe that it has arrived.
+// answer marks a probe as arrived.
 func (t *nativeTx) answer(ctx context.Context) bool {
 	p, ok := ctx.Value(probeKey{}).(*probe)
 	if ok && !t.closed {
@@ -92,7 +92,7 @@ func (t *nativeTx) answer(ctx context.Context) bool {
 	return false
 }
 
-// endedError says that a transaction is over, in the words of core.
+// endedError is the error of a transaction that is over.
 func endedError(err error) error {
 	if errors.Is(err, pgx.ErrTxClosed) {
 		return fmt.Errorf("%w: %w", core.ErrNoTransaction, err)
@@ -171,7 +171,7 @@ func (c *nativeCore) Tracked() bool { return true }
 // OnOutcome implements core.Tx.
 func (c *nativeCore) OnOutcome(fn func(core.Outcome)) { c.of.tracker.OnOutcome(fn) }
 
-// OnRollback does what that of sqltx.Tracker.OnRollback does.
+// OnRollback implements sqltx.Tracker's OnRollback.
 func (c *nativeCore) OnRollback(key any, fn func(to core.RecorderMark)) {
 	c.of.tracker.OnRollback(key, fn)
 }

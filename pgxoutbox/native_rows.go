@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// watchedRows calls done when the rows are closed: then the server has told how the statement
-// ended. pgx closes rows after the last one, and when a row cannot be read.
+// watchedRows calls done when the rows are closed, because the result of the statement is known
+// then. pgx closes rows after the last one, and when a row cannot be read.
 type watchedRows struct {
 	pgx.Rows
 	done func(tag pgconn.CommandTag, err error)
@@ -68,7 +68,7 @@ func (r watchedRow) Scan(dest ...any) error {
 		}
 		return pgx.ErrNoRows
 	}
-	_ = r.rows.Scan(dest...) // its error is that of Err
+	_ = r.rows.Scan(dest...) // Err returns its error
 	r.rows.Close()
 	return r.rows.Err()
 }

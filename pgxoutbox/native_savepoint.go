@@ -118,7 +118,7 @@ func (t *nativeTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	if t.closed {
 		return t.inner.SendBatch(ctx, b)
 	}
-	var texts []string // those that may touch the transaction
+	var texts []string // texts that may affect the transaction
 	clear := true
 	for _, q := range b.QueuedQueries {
 		if t.tracker.Harmless(q.SQL) {
@@ -128,7 +128,7 @@ func (t *nativeTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 		if err != nil {
 			return pgx.FailedBatchResults(b, err)
 		}
-		if opaque && isName(q.SQL) { // of a prepared statement: only its tag would tell
+		if opaque && isName(q.SQL) { // of a prepared statement: only its tag would show its effect
 			t.pass()
 			continue
 		}
@@ -158,7 +158,7 @@ func (b *watchedBatch) Close() error {
 	}
 	b.over = true
 	if err != nil || !b.clear {
-		// Some of the texts were executed, or nobody knows what they did.
+		// Some of the texts were executed, or their effect is not known.
 		b.tx.tracker.Observe("COMMIT", nil)
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // nativeTx is a transaction of a Pool. It shows its tracker the statements that can touch the
-// transaction. The connection knows what others did to it: PostgreSQL tells the status of the
-// transaction after each statement.
+// transaction. The effect of other statements shows on the connection: PostgreSQL sends the status
+// of the transaction after each statement.
 type nativeTx struct {
 	pool    *pgxpool.Pool
 	lent    *pgxpool.Conn
@@ -46,7 +46,7 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 // status returns the status of the transaction after the latest statement.
 func (t *nativeTx) status() byte { return t.conn.PgConn().TxStatus() }
 
-// look tells the tracker if the transaction has ended behind its back.
+// look reports to the tracker if the transaction has ended behind its back.
 func (t *nativeTx) look() {
 	if !t.closed && !t.conn.IsClosed() && t.status() == statusNone {
 		t.tracker.Observe("COMMIT", nil)
@@ -202,8 +202,8 @@ func (t *nativeTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns [
 // LargeObjects implements pgx.Tx.
 func (t *nativeTx) LargeObjects() pgx.LargeObjects { return t.inner.LargeObjects() }
 
-// Conn implements pgx.Tx. Nobody sees what is done with the connection, so the outcome of the
-// transaction is not known for sure any more.
+// Conn implements pgx.Tx. Statements on the connection are not observed, so from now on the outcome
+// of the transaction counts as unknown.
 func (t *nativeTx) Conn() *pgx.Conn {
 	t.pass()
 	return t.conn

@@ -14,13 +14,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// OpenConfig configures New, Open and OpenPool. It is that of sqloutbox.Open. The zero value is
-// usable: events are inserted into the existing tables, and another process relays them. Dialect
-// may stay empty.
+// OpenConfig configures New, Open and OpenPool. It is the same as for sqloutbox.Open. The zero
+// value is usable: events are inserted into the existing tables, and another process relays them.
+// Dialect may stay empty.
 type OpenConfig = sqloutbox.OpenConfig
 
-// New makes the outbox of a pool. Its relay hears of the events of other processes by Listen,
-// unless cfg.Wake says otherwise. New returns an error for a wrong configuration and a failed
+// New makes the outbox of a pool. Its relay learns of the events of other processes by Listen,
+// unless cfg.Wake is set otherwise. New returns an error for a wrong configuration and a failed
 // migration. AutoCreate needs the database: New then waits for it, at most a minute.
 func New(pool *Pool, cfg OpenConfig) (*core.Outbox, error) {
 	return newOutbox(context.Background(), pool, cfg)
@@ -67,8 +67,8 @@ func Open(ctx context.Context, dsn string, cfg OpenConfig) (*Pool, *core.Outbox,
 }
 
 // OpenPool is Open for a pool that is configured by code, as pgxpool.NewWithConfig opens it. config
-// must come from pgxpool.ParseConfig. A connection is closed when its server says that it takes no
-// writes, also in a transaction that was begun as a read-only one.
+// must come from pgxpool.ParseConfig. A connection is closed when its server refuses writes, also
+// in a transaction that was begun as a read-only one.
 func OpenPool(ctx context.Context, config *pgxpool.Config, cfg OpenConfig) (*Pool, *core.Outbox, error) {
 	if config == nil {
 		return nil, nil, errors.New("pgxoutbox: OpenPool was given a nil *pgxpool.Config")
@@ -112,13 +112,13 @@ const (
 	closeTimeout   = time.Second
 )
 
-// Listen returns a function for core.WakePolicy.Listen: a relay in a process of its own hears of a
+// Listen returns a function for core.WakePolicy.Listen: a relay in a process of its own learns of a
 // commit within a millisecond, and not at its next poll. It LISTENs on the channel, on a connection
 // of its own, which is idle otherwise. sqloutbox.WakeChannel names the channel on which processes
 // without a relay notify.
 //
-// cfg comes from pgx.ParseConfig. It may be that of the pool, unless PgBouncer is in between in
-// transaction mode, which forgets LISTEN. Give Listen the address of PostgreSQL itself then; the
+// cfg comes from pgx.ParseConfig. It may be the pool's, unless PgBouncer is in between in
+// transaction mode, which loses LISTEN. Give Listen the address of PostgreSQL itself then; the
 // services may go on to notify through PgBouncer. Listen uses a copy of cfg.
 func Listen(cfg *pgx.ConnConfig, channel string) func(ctx context.Context, wake func()) error {
 	if cfg != nil {
@@ -141,7 +141,7 @@ func Listen(cfg *pgx.ConnConfig, channel string) func(ctx context.Context, wake 
 		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
 			return err
 		}
-		for { // the first wake says that it listens
+		for { // the first wake means that it listens
 			wake()
 			if _, err := conn.WaitForNotification(ctx); err != nil {
 				return err

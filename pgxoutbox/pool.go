@@ -12,10 +12,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// Pool is a *pgxpool.Pool whose transactions are tracked to their commit: those of Begin and
-// BeginTx, and so those of pgx.BeginFunc and pgx.BeginTxFunc. Its other methods are those of the
-// pool below. A transaction that is begun on a connection of Acquire, AcquireFunc or
-// AcquireAllIdle, or by a batch of SendBatch, is not tracked; see Publish.
+// Pool is a *pgxpool.Pool whose transactions are tracked to their commit: by Begin and BeginTx, and
+// so by pgx.BeginFunc and pgx.BeginTxFunc. Its other methods are pgxpool's. A transaction that is
+// begun on a connection of Acquire, AcquireFunc or AcquireAllIdle, or by a batch of SendBatch, is
+// not tracked; see Publish.
 //
 // Create a Pool with NewPool. It may be used by several goroutines. Several Pools on the same
 // *pgxpool.Pool count as the same.
@@ -35,7 +35,7 @@ func (p *Pool) check() error {
 func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx, pgx.TxOptions{}) }
 
 // BeginTx begins a tracked transaction, as pgxpool.Pool.BeginTx does. If the connection that it
-// gets has died unused, it takes another one. The result behaves as that of pgx, with these
+// gets has died unused, it takes another one. The result behaves as pgx's transaction, with these
 // differences:
 //
 //   - Commit with a context that has ended sends ROLLBACK instead of closing the connection.
@@ -47,9 +47,9 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx
 //   - Around a statement that it cannot read, such as two prepared ones in one text, it sets the
 //     savepoint outbox_guard.
 //
-// Statements that are sent past the transaction are not seen. So after Conn was called, the commit
-// is not heard for sure: events of the transaction wait for the poller. The same holds for a batch
-// with savepoints or with names of prepared statements in it, and for TxOptions with a CommitQuery.
+// Statements that are sent past the transaction are not seen. So after a call of Conn, the outcome
+// is unknown: events of the transaction wait for the poller. The same holds for a batch with
+// savepoints or with names of prepared statements in it, and for TxOptions with a CommitQuery.
 func (p *Pool) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
 	t, err := p.begin(ctx, options)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // session begins and ends the transactions of one connection. The state of a transaction on the
-// server is what the server told with its latest answer; it is never guessed from a text or from an
+// server is taken from the server's latest answer; it is never guessed from a text or from an
 // error. Like the connection, a session is used by one goroutine at a time.
 type session struct {
 	pg  *pgx.Conn
@@ -45,7 +45,7 @@ type transaction struct {
 // endTimeout limits a ROLLBACK whose context has ended.
 const endTimeout = 5 * time.Second
 
-// newSession makes the session of a connection. unprepared is shared by those of a pool; see
+// newSession makes the session of a connection. unprepared is shared by the sessions of a pool; see
 // statements.
 func newSession(pg *pgx.Conn, cfg *Config, unprepared *atomic.Bool) *session {
 	own := pg.Config()
@@ -54,8 +54,8 @@ func newSession(pg *pgx.Conn, cfg *Config, unprepared *atomic.Bool) *session {
 	if !cfg.EagerBegin {
 		s.front = frontendOf(pg.PgConn())
 	}
-	// In the usual mode, pgx prepares every statement. Without a frontend, nobody sees what a
-	// function of Config.Options sends.
+	// In the usual mode, pgx prepares every statement. Without a frontend, statements of a function
+	// in Config.Options are not seen.
 	if own.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement && s.front != nil {
 		s.statements.off = unprepared
 	}
@@ -67,7 +67,7 @@ func (s *session) closed() bool { return s.pg.IsClosed() }
 // inTx reports whether a transaction is open for the application.
 func (s *session) inTx() bool { return s.open != nil }
 
-// unsent reports whether the server has not heard of the open transaction.
+// unsent reports whether BEGIN of the open transaction has not been sent yet.
 func (s *session) unsent() bool { return s.open != nil && s.front != nil && s.front.unsent() }
 
 // refused reports whether the server did not begin the open transaction. Nothing may be sent in it.
@@ -119,7 +119,7 @@ func (s *session) begin(ctx context.Context, o pgx.TxOptions) error {
 	return nil
 }
 
-// beginText returns what pgx sends for o.
+// beginText returns pgx's text for o.
 func beginText(o pgx.TxOptions) string {
 	if o.BeginQuery != "" {
 		return o.BeginQuery
@@ -138,8 +138,8 @@ func beginText(o pgx.TxOptions) string {
 	return b.String()
 }
 
-// before is called before each statement. taken says that the statement inserts events, and is sent
-// later. prepared says that text was prepared; args are its arguments.
+// before is called before each statement. taken: the statement inserts events, and is sent later.
+// prepared: text was prepared; args are its arguments.
 func (s *session) before(ctx context.Context, text string, args []any, prepared bool) (taken bool, err error) {
 	if s.open == nil {
 		return false, nil
@@ -194,15 +194,15 @@ func (s *session) beforePrepare(ctx context.Context) error {
 	return s.abort(ctx)
 }
 
-// errAborted is what the server answers in an aborted transaction.
+// errAborted is the server's answer in an aborted transaction.
 var errAborted = &pgconn.PgError{
 	Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "25P02",
 	Message: "current transaction is aborted, commands ignored until end of transaction block",
 }
 
-// abort makes an aborted transaction of one that the server did not begin: its first statement was
-// a text with a mistake in its syntax, and with it the server refused the BEGIN in the same text.
-// Without a transaction, the next statement would commit by itself.
+// abort begins a transaction on the server and aborts it, after the server refused a text that
+// began with BEGIN because of a mistake in its syntax. Without a transaction, the next statement
+// would commit on its own.
 func (s *session) abort(ctx context.Context) error {
 	const refused = "; ROLLBACK TO SAVEPOINT outbox_refused"
 	err := s.pg.PgConn().Exec(ctx, s.open.begin+refused).Close()
@@ -290,9 +290,9 @@ func ended(ctx context.Context, rollback error) error {
 }
 
 // judgeCommit returns the outcome of a COMMIT that was sent. Only a tag proves a commit, and only
-// an error of the server proves that there was none. That pgx calls an error safe to retry proves
-// nothing: of a connection that is lost while the answer is read it says "conn closed", as of one
-// that was closed before.
+// an error of the server proves that there was none. An error that pgx calls safe to retry proves
+// nothing: it is "conn closed" both for a connection that is lost while the answer is read, and for
+// one that was closed before.
 func judgeCommit(tag pgconn.CommandTag, err error) (core.Outcome, error) {
 	switch {
 	case tag.String() == "COMMIT":

@@ -28,7 +28,7 @@ const (
 //
 // A COMMIT must not fail because a statement is gone. So a statement is prepared again after
 // anything that may have deallocated it, and nothing is prepared behind a pooler, where the next
-// transaction may be one of another server process.
+// transaction may run in another server process.
 type statements struct {
 	// off is shared by the connections of a pool: a statement was gone all the same. It is nil if
 	// nothing is prepared on this connection.
@@ -39,7 +39,7 @@ type statements struct {
 	sizes         [purposes]int         // how many are kept
 }
 
-// purpose is what statements are for. The many texts of one do not displace those of another.
+// purpose is the use of a statement. The many texts of one purpose do not displace another's.
 type purpose uint8
 
 const (
@@ -48,17 +48,17 @@ const (
 	purposes
 )
 
-// statement is one of the statements that a connection keeps.
+// statement is a statement that a connection keeps.
 type statement struct {
 	// name depends on the text alone. So a statement of this name that another connection has left
 	// at the server, through a pooler that was not recognised, has the same text.
 	name string
-	// described is what the server said about it. It is nil if the server perhaps does not have it
-	// any more.
+	// described is the server's description of it, or nil if the server may have lost the
+	// statement.
 	described *pgconn.StatementDescription
 }
 
-// describe notes what the server said about a statement that it has prepared.
+// describe records the server's description of a statement that it has prepared.
 func (st *statement) describe(d *pgconn.StatementDescription) {
 	st.described = &pgconn.StatementDescription{Name: st.name, SQL: d.SQL, ParamOIDs: d.ParamOIDs, Fields: d.Fields}
 }
@@ -90,7 +90,7 @@ func (p *statements) of(text string, why purpose) *statement {
 }
 
 // ask finds out, once a text was counted, whether the connection leads to its server directly. A
-// pooler tells pgx a process id of its own. ask is called while no transaction is open.
+// pooler reports a process id of its own to pgx. ask is called while no transaction is open.
 func (p *statements) ask(ctx context.Context, pg *pgconn.PgConn) {
 	if p.off == nil || p.asked || len(p.count) == 0 {
 		return
@@ -128,8 +128,7 @@ func (p *statements) doubt() {
 	}
 }
 
-// shown looks at a statement of the application. extended says that it goes through the extended
-// protocol.
+// shown looks at a statement of the application. extended: it goes through the extended protocol.
 func (p *statements) shown(text string, extended bool) {
 	if !p.none() && !keeps(text, extended) {
 		p.doubt()

@@ -38,7 +38,7 @@ type Config struct {
 	BacklogTimeout time.Duration
 }
 
-// Metrics counts what its observers are told. Make it with New. It is safe for use by several
+// Metrics counts its observers' callbacks. Make it with New. It is safe for use by several
 // goroutines.
 type Metrics struct {
 	set *metrics.Set
@@ -64,8 +64,8 @@ func New(cfg Config) *Metrics {
 	return m
 }
 
-// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. To have one
-// of your own too, join them with core.TeeObserver.
+// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. Join it with
+// an observer of your own by core.TeeObserver.
 func (m *Metrics) Outbox() *core.Observer { return m.set.Outbox() }
 
 // Inbox returns the observer of inbox.Config.
@@ -90,8 +90,8 @@ func (m *Metrics) Watch(outbox metrics.Backlogger) { m.set.Watch(outbox) }
 
 // WatchTypes adds outbox_type_backlog_messages, the backlog of an outbox by event type: of each of
 // Config.Types, and of all others together as "_other". The database is asked at most every fourth
-// time that it is asked for the gauges of Watch, and reads up to 300,000 rows then: leave it out if
-// nobody looks at it. The rest is as for Watch.
+// time that it is asked for the gauges of Watch, and reads up to 300,000 rows then: call it only if
+// the result is used. The rest is as for Watch.
 func (m *Metrics) WatchTypes(backlog func(context.Context) ([]core.TypeBacklog, error)) {
 	m.set.WatchTypes(backlog)
 }

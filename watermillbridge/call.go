@@ -95,7 +95,7 @@ func (c *call) finish() {
 	}
 	defer p.leave(c.topic, c.err == nil)
 	p.addStuck(c.topic, -1)
-	level := slog.LevelDebug // a failure: the caller knows that there was no answer in time
+	level := slog.LevelDebug // a failure: the caller has reported that there was no answer in time
 	receipt := ""
 	if c.err == nil {
 		level = slog.LevelInfo

@@ -13,8 +13,8 @@ import (
 
 // NewCloudEvent returns the message of a delivery as a CloudEvent. A Publisher sends it if
 // Config.CloudEvents is set. It has the metadata of NewMessage, so that inboxes and
-// EventFromMessage work as before, and the headers that m writes. Metadata content-type is that of
-// the payload. In structured mode the payload is the JSON document. Headers of the event that look
+// EventFromMessage work as before, and the headers that m writes. Metadata content-type is the
+// payload's. In structured mode the payload is the JSON document. Headers of the event that look
 // like attributes of any binding are left out, because m writes these: set extensions in
 // Mapper.Edit. An error of an event that breaks a rule of CloudEvents wraps cloudevents.ErrInvalid.
 func NewCloudEvent(ctx context.Context, d core.Delivery, m *cloudevents.Mapper) (*message.Message, error) {

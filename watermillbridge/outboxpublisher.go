@@ -68,8 +68,8 @@ func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 //   - Key: metadata partition_key. Other fields: from the metadata that NewMessage writes.
 //   - Delay: from the metadata of Watermill's components/delay. A message with a key also needs
 //     OutboxConfig.Event to set Unordered.
-//   - Headers: all other metadata, those of Watermill's components too. NewMessage writes each of
-//     them and the UUID back unchanged.
+//   - Headers: all other metadata, also from Watermill's components. NewMessage writes each of them
+//     and the UUID back unchanged.
 //
 // A message may have the metadata of a consumed message (they name its row) and a new UUID. Such a
 // message is a new event: its id comes from its UUID, its time is now, and name is used before
@@ -83,8 +83,8 @@ func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 // afterwards: the first such call logs that, and later ones take a second to fail.
 //
 // Errors wrap core.ErrNoTransaction if a message carries no transaction, core.ErrInvalidEvent if a
-// message cannot be an event, or are those of core.Outbox.Publish. The messages of one call must
-// carry the same transaction.
+// message cannot be an event, or come from core.Outbox.Publish. The messages of one call must carry
+// the same transaction.
 func (p *OutboxPublisher) Publish(topic string, messages ...*message.Message) error {
 	if topic == "" {
 		return fmt.Errorf("%w: no topic", core.ErrInvalidEvent)
@@ -201,7 +201,7 @@ func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event,
 }
 
 // identity returns the id of a message's event, and the UUID to keep if the id does not contain it.
-// derived says that the message was derived from another one and has its metadata.
+// derived: the message was derived from another one and has its metadata.
 func identity(msg *message.Message) (id, keep string, derived bool) {
 	named, uuid := msg.Metadata[core.HeaderEventID], msg.UUID
 	if uuid == "" {

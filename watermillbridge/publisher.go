@@ -28,7 +28,7 @@ var (
 
 	// ErrStuck: Config.MaxStuck publishes to the topic have not returned, so no more are started.
 	// Its class is Unavailable. Find out why the broker or the network does not answer. When it
-	// answers, publishing continues by itself.
+	// answers, publishing continues.
 	ErrStuck = errors.New("watermillbridge: too many publishes without an answer")
 
 	// ErrClosed: Publish was called after Close. Its class is Unavailable: the event stays in the
@@ -62,18 +62,17 @@ type Config struct {
 	Receipt func(msg *message.Message) string
 	// MaxPayload is the largest Event.Payload, in bytes, whose message the broker takes. A larger
 	// event is refused when it is recorded (see core.SizeChecker), and does not become a dead event
-	// later. Set it together with a Marshal of your own, because only you know how Marshal changes
-	// the size. 0: the bridge has no limit; kafkabridge and amqpbridge then use the limit of their
-	// messages.
+	// later. Set it together with a Marshal of your own, because Marshal changes the size. 0: the
+	// bridge has no limit; kafkabridge and amqpbridge then use the limit of their messages.
 	MaxPayload int
 	// CheckSize returns an error for an event that the broker would never take because of its size.
 	// The event is then refused when it is recorded, as with MaxPayload. kafkabridge and amqpbridge
-	// set it if Marshal is not set, because they know the message then. Default: every size up to
-	// MaxPayload is taken.
+	// set it if Marshal is not set, because only then do they control the message. Default: every
+	// size up to MaxPayload is taken.
 	CheckSize func(e core.Event) error
 	// AllowUnconfirmed accepts a publisher of watermill-amqp, watermill-nats or watermill-kafka
-	// that does not tell what the broker has stored (see ErrUnconfirmed), for events that may be
-	// lost.
+	// that does not report which messages the broker has stored (see ErrUnconfirmed), for events
+	// that may be lost.
 	AllowUnconfirmed bool
 	// MaxStuck is how many calls for one topic may be left behind without an answer before further
 	// calls fail with ErrStuck. Calls that are running when the limit is reached may exceed it.
@@ -88,29 +87,29 @@ type Config struct {
 // core.ReceiptPublisher and core.LatePublisher. It is safe for use by several goroutines.
 type Publisher struct {
 	pub      message.Publisher
-	toBroker broker // pub, if it is that of a bridge to a broker
+	toBroker broker // pub, if it belongs to a bridge to a broker
 	cfg      Config
 	pool     sync.Pool // of *call
 
 	mu     sync.Mutex
 	closed bool
 	calls  int               // calls that have not returned, stuck ones too
-	topics map[string]*topic // those with calls
+	topics map[string]*topic // topics with calls
 	idle   chan struct{}     // closed when the Publisher is closed and calls is 0
 }
 
-// topic has what calls of one topic share. It is guarded by Publisher.mu.
+// topic is shared by the calls of one topic. It is guarded by Publisher.mu.
 type topic struct {
 	name  string
 	calls int       // calls that have not returned
-	stuck int       // of them, those that were left behind
+	stuck int       // calls that were left behind
 	acked time.Time // when the broker last took a message while another call ran
 }
 
 // broker is the publisher of a bridge to a broker. A message that a broker does not want is
 // refused. So if there is no answer, the message is not at fault.
 type broker interface {
-	// WaitsFor returns what a publish waits for that has no answer. It does not wait itself.
+	// WaitsFor returns the reason why a publish has no answer yet. It does not wait itself.
 	WaitsFor() error
 }
 
@@ -155,7 +154,7 @@ func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 
 // Publish implements core.Publisher. If ctx ends first, the call to Watermill goes on in its
 // goroutine, and Publish returns an error that wraps ErrNoAnswer and the context's error. A relay
-// hears of a success that comes later, and marks the event as published: see PublishLate.
+// also gets a success that comes later, and marks the event as published: see PublishLate.
 func (p *Publisher) Publish(ctx context.Context, d core.Delivery) error {
 	_, err := p.PublishWithReceipt(ctx, d)
 	return err
@@ -267,7 +266,7 @@ func (p *Publisher) classified(t *topic, began time.Time, err error) error {
 			err = fmt.Errorf("%w: %w", err, p.toBroker.WaitsFor())
 		}
 		if p.ackedSince(t, began) {
-			return core.UnavailableForKey(err) // that of its key or partition alone
+			return core.UnavailableForKey(err) // it concerns its key or partition alone
 		}
 		return core.Unavailable(err)
 	case p.cfg.Classifier == nil, errors.Is(err, ErrNoAnswer):
@@ -279,7 +278,7 @@ func (p *Publisher) classified(t *topic, began time.Time, err error) error {
 	return err
 }
 
-// isTimeout reports whether err says that time ran out.
+// isTimeout reports whether err is a timeout.
 func isTimeout(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return true

@@ -9,15 +9,16 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// ErrUnconfirmed: the Watermill publisher does not tell what the broker has stored. It reports a
-// message as published too early, so its events are lost without a word. Or it waits without end
-// after a connection was lost, so its topics stop until the process starts again. The error names
-// the setting and the bridge of the broker. See Config.AllowUnconfirmed.
-var ErrUnconfirmed = errors.New("watermillbridge: the publisher does not tell what the broker has stored")
+// ErrUnconfirmed: the Watermill publisher does not report which messages the broker has stored. It
+// reports a message as published too early, so its events are lost without a word. Or it waits
+// without end after a connection was lost, so its topics stop until the process starts again. The
+// error names the setting and the bridge of the broker. See Config.AllowUnconfirmed.
+var ErrUnconfirmed = errors.New("watermillbridge: the publisher does not report which messages the broker has stored")
 
-// checkConfirmed refuses the forms of Watermill's own publishers that do not tell what the broker
-// has stored. It knows them by the names of their types and fields, because this module does not
-// depend on them. A publisher that it does not know passes, and so does one inside of a decorator.
+// checkConfirmed refuses the forms of Watermill's own publishers that do not report which messages
+// the broker has stored. It recognises them by the names of their types and fields, because this
+// module does not depend on them. A publisher that it does not know passes, and so does one inside
+// of a decorator.
 func checkConfirmed(pub message.Publisher) error {
 	v := reflect.ValueOf(pub)
 	if v.Kind() == reflect.Pointer {
@@ -54,7 +55,7 @@ func checkConfirmed(pub message.Publisher) error {
 	return fmt.Errorf("%w: %s", ErrUnconfirmed, problem)
 }
 
-// unconfirmedAMQP returns what is wrong with a publisher of watermill-amqp.
+// unconfirmedAMQP returns the problem of a publisher of watermill-amqp, or "".
 func unconfirmedAMQP(v reflect.Value) string {
 	pool := field(v, "config", "Publish", "ChannelPoolSize")
 	// The connection may be the caller's, with settings of its own.

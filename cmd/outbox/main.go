@@ -1,6 +1,6 @@
-// Command outbox operates the tables of ormoutbox: it creates and checks them, shows what waits and
-// what is dead, repairs it, and runs the relay as a process of its own. `outbox help` lists the
-// commands, and docs/cli.md has them all.
+// Command outbox operates the tables of ormoutbox: it creates and checks them, shows waiting and
+// dead events, repairs the tables, and runs the relay as a process of its own. `outbox help` lists
+// the commands, and docs/cli.md has them all.
 package main
 
 import (

@@ -26,23 +26,23 @@ type Config struct {
 	AutoCreate bool
 	// Routes names the topics of event types; see core.Config. Default: the aggregate type.
 	Routes map[string][]string
-	// Relay says how events are published: pauses, attempts, retention, limits. Default: that of
-	// relay.Config.
+	// Relay configures the publishing: pauses, attempts, retention, limits. Default: relay.Config's
+	// defaults.
 	Relay relay.Config
-	// Logger gets what an operator should look at. Default: core.DefaultLogger, which writes
+	// Logger gets warnings and errors for operators. Default: core.DefaultLogger, which writes
 	// warnings and errors to slog.Default(). To silence it: slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Observer is called with everything that happens, for metrics. Default: none.
 	Observer *core.Observer
-	// Tracer has callbacks for traces, those of module oteloutbox for example. Default: none.
+	// Tracer has callbacks for traces, such as those of module oteloutbox. Default: none.
 	Tracer *core.Tracer
-	// DeadPolicy says what a dead event means for its key. Default: core.BlockKey.
+	// DeadPolicy decides what a dead event does to its key. Default: core.BlockKey.
 	DeadPolicy core.DeadPolicy
 	// BacklogLimit makes statements and calls that publish fail with core.ErrBacklogFull while too
 	// many events wait in the table. Default: no limit.
 	BacklogLimit core.BacklogLimit
-	// Schema and Prefix say where the tables are; see sqloutbox.Config. Default: the connection's
-	// schema, and "outbox_".
+	// Schema and Prefix are the place of the tables; see sqloutbox.Config. Default: the
+	// connection's schema, and "outbox_".
 	Schema, Prefix string
 	// PartitionEvery is for a table with partitions on PostgreSQL; see sqloutbox.Config. Default: none.
 	PartitionEvery time.Duration
@@ -63,8 +63,8 @@ type Config struct {
 	RejectUntracked bool
 	// Node is the name of this process in the table. Default: host name and process id.
 	Node string
-	// Wake says how relays hear of the commits of other processes; see core.Config. Default: what
-	// the tables do by themselves.
+	// Wake connects relays with the commits of other processes; see core.Config. Default: the
+	// tables' own way.
 	Wake core.WakePolicy
 	// RelayedByLog leaves publishing to a program that reads the log of the database, such as
 	// Debezium; see core.Config. Default: relays of this project publish.

@@ -17,7 +17,7 @@ type Key struct {
 	any   bool // a column is set
 }
 
-// Add adds a column. zero says that its value is the zero value, which counts as unset.
+// Add adds a column. zero: the value is the zero value, which counts as unset.
 func (k *Key) Add(value any, zero bool) error {
 	text, err := keyText(value)
 	if err != nil {

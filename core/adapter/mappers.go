@@ -22,12 +22,12 @@ type Mappers struct {
 	all    []mapper
 	byType map[reflect.Type]mapped // made when a type is asked for
 	err    error
-	owns   func(table string) bool // knows the tables that OnAll passes over; nil: none
+	owns   func(table string) bool // reports whether OnAll passes over a table; nil: never
 }
 
 // mapper is one registration.
 type mapper struct {
-	of     reflect.Type // nil: every type but those of except
+	of     reflect.Type // nil: every type not in except
 	except []reflect.Type
 	fn     Mapper
 }
@@ -35,7 +35,7 @@ type mapper struct {
 // mapped are the functions of one type.
 type mapped struct {
 	fns   []Mapper
-	named bool // one of them was registered for this type itself
+	named bool // a function was registered for this type itself
 }
 
 // On registers fn for models of type T, a struct. Err returns a mistake. A nil m does nothing.
@@ -67,9 +67,9 @@ func OnContext[T any](
 	}
 }
 
-// OnAll registers fn for models of every type except those of the models in except. fn gets a
-// pointer to a model, as an On function of its type would. The tables of the outbox and of the inbox
-// are passed over, too.
+// OnAll registers fn for models of every type except the types of the models in except. fn gets a
+// pointer to a model, as an On function of its type would. The tables of the outbox and of the
+// inbox are passed over, too.
 func OnAll(
 	m *Mappers, fn func(ctx context.Context, op core.Op, model any) ([]core.Event, error), except ...any,
 ) {
@@ -116,8 +116,8 @@ func (m *Mappers) Err() error {
 }
 
 // For returns the functions for models of type t, in the order of registration, or nil if there are
-// none. named is false if only OnAll asks for the type. OnAll asks for no type whose table is one of
-// the outbox or of the inbox.
+// none. named is false if only OnAll asks for the type. OnAll passes over types whose table belongs
+// to the outbox or the inbox.
 func (m *Mappers) For(t reflect.Type, table string) (fns []Mapper, named bool) {
 	m.mu.RLock()
 	known, ok := m.byType[t]
@@ -169,7 +169,7 @@ func (o *Outbox) HasRecorder(t reflect.Type, apart func(reflect.StructField) boo
 }
 
 // Pending returns the Recorder that a model embeds, nil without one, and whether it has events.
-// model is a pointer. The error is the one of core.CheckRecorder.
+// model is a pointer. The error is core.CheckRecorder's.
 func Pending(model reflect.Value) (r *core.Recorder, pending bool, err error) {
 	if !model.CanInterface() {
 		return nil, false, nil

@@ -28,11 +28,11 @@ type Outbox struct {
 	dialect   core.Dialect                // written before core
 	core      atomic.Pointer[core.Outbox] // nil until Open
 	warned    sync.Map                    // the types that LeftOut has logged
-	install   string                      // what the program has to do before Open
+	install   string                      // the remedy before Open
 }
 
 // New returns an Outbox without a database: until Open its errors are core.ErrNotInstalled. install
-// is the part of that error that tells the program what to do.
+// is the part of that error that contains the remedy.
 func New(cfg Config, install string) *Outbox {
 	cfg.Logger = cmp.Or(cfg.Logger, core.DefaultLogger())
 	o := &Outbox{cfg: cfg, install: install}
@@ -42,9 +42,9 @@ func New(cfg Config, install string) *Outbox {
 
 const migrateTimeout = time.Minute
 
-// Open makes the core.Outbox on a database, or takes the one of Config.Outbox. It calls pool if it
-// makes one. Open reports mistakes in the configuration and in the On functions, and a failed
-// migration. Call it once.
+// Open makes the core.Outbox on a database, or takes Config.Outbox. It calls pool if it makes one.
+// Open reports mistakes in the configuration and in the On functions, and a failed migration. Call
+// it once.
 func (o *Outbox) Open(ctx context.Context, d core.Dialect, pool func() (*sql.DB, error)) error {
 	if err := o.cfg.Validate(); err != nil {
 		return err
@@ -109,8 +109,8 @@ func (o *Outbox) Core() (*core.Outbox, error) {
 	return ob, o.Mappers.Err()
 }
 
-// Publish records events in tx. A nil tx stands for the one that ctx carries. Errors are those of
-// core.Outbox.Publish and of Core.
+// Publish records events in tx. A nil tx stands for ctx's transaction. For errors see
+// core.Outbox.Publish and Core.
 func (o *Outbox) Publish(ctx context.Context, tx core.Tx, events ...core.Event) error {
 	ob, err := o.Core()
 	if err != nil {
@@ -120,8 +120,8 @@ func (o *Outbox) Publish(ctx context.Context, tx core.Tx, events ...core.Event) 
 	return err
 }
 
-// LeftOut returns what to call when a statement causes no events because only OnAll asks for its
-// type, and the database cannot name its rows. It logs one warning for each type.
+// LeftOut returns the function to call when a statement causes no events because only OnAll asks
+// for its type, and the database cannot name its rows. It logs one warning for each type.
 func (o *Outbox) LeftOut(ctx context.Context, typ any, of string) func() {
 	return func() {
 		if _, logged := o.warned.LoadOrStore(typ, true); !logged {
@@ -130,8 +130,8 @@ func (o *Outbox) LeftOut(ctx context.Context, typ any, of string) func() {
 	}
 }
 
-// ownTables are the tables of the outbox, without their prefix, and inboxTables those of the inbox,
-// of keys and of effects, as they are called without one.
+// ownTables are the tables of the outbox, without their prefix, and inboxTables the tables of the
+// inbox, of keys and of effects, by their names without a prefix.
 var (
 	ownTables   = []string{"event", "key", "audit", "relay", "plan", "pause", "group", "migration", "log"}
 	inboxTables = []string{
@@ -140,7 +140,7 @@ var (
 	}
 )
 
-// owns reports whether a table, perhaps with its schema, is one of the outbox or of the inbox.
+// owns reports whether a table, perhaps with its schema, belongs to the outbox or the inbox.
 func (o *Outbox) owns(table string) bool {
 	table = table[strings.LastIndexByte(table, '.')+1:]
 	prefix := cmp.Or(o.cfg.Prefix, sqloutbox.DefaultPrefix)
@@ -181,7 +181,8 @@ func (p Operations) relaying() (*core.Outbox, error) {
 	return p.of.Core()
 }
 
-// opened returns the outbox for what concerns stored events alone, whatever the On functions.
+// opened returns the outbox for calls about stored events, even if an On function was registered
+// wrongly.
 func (p Operations) opened() (*core.Outbox, error) {
 	if ob := p.Outbox(); ob != nil {
 		return ob, nil
@@ -261,12 +262,12 @@ func (p Operations) ResetKeys(ctx context.Context, actor, reason string) (int, e
 	return ob.ResetKeys(ctx, actor, reason)
 }
 
-// Errorf is fmt.Errorf for a text that begins with "outbox: ". An error that it wraps does not say
-// so again.
+// Errorf is fmt.Errorf for a text that begins with "outbox: ". The prefix of an error that it wraps
+// is removed.
 func Errorf(format string, args ...any) error { return errtext.Errorf(format, args...) }
 
 // CausesEvents is the error of a statement that is refused, because its events could not be
-// written: err says why. of names the table or the type.
+// written. err is the reason. of names the table or the type.
 func CausesEvents(op fmt.Stringer, of string, err error) error {
 	return Errorf("outbox: %s of %s causes events: %w", op, of, err)
 }

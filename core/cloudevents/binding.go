@@ -14,8 +14,7 @@ type Binding uint8
 
 // The bindings of CloudEvents 1.0.2. AMQP writes the prefix cloudEvents: of that version.
 // AMQPUnderscore writes cloudEvents_, which later drafts advise for consumers that use JMS. Both
-// read both. The headers of NATS are those of the same drafts, because 1.0.2 has structured mode
-// alone.
+// read both. The headers of NATS follow the same drafts, because 1.0.2 has structured mode alone.
 const (
 	Kafka Binding = iota + 1
 	AMQP
@@ -76,7 +75,7 @@ func (b Binding) Owns(header string) bool {
 
 // Collides reports whether a reader of some binding would take a header of an event for a part of
 // its CloudEvent: for an attribute, or for the content type, whose name readers find in any case.
-// The bridges leave such headers out. The name content-type itself is that of the bridges.
+// The bridges leave such headers out. The name content-type itself belongs to the bridges.
 func (*Mapper) Collides(header string) bool {
 	return Kafka.Owns(header) || AMQP.Owns(header) || HTTP.Owns(header) ||
 		header != contentType && strings.EqualFold(header, contentType)
@@ -241,7 +240,7 @@ func (b Binding) read(headers map[string]string) (attrs map[string]string, probl
 }
 
 // contentTypeOf returns the content type of a message. If several headers have that name in
-// different cases, it prefers the one that is spelled as first.
+// different cases, it prefers the spelling of first.
 func contentTypeOf(headers map[string]string, first string) string {
 	for _, name := range [...]string{first, contentTypeHTTP, contentType} {
 		if v, ok := headers[name]; ok {
@@ -256,7 +255,7 @@ func contentTypeOf(headers map[string]string, first string) string {
 	return ""
 }
 
-// isStructured reports whether a content type is one of CloudEvents, in whatever format.
+// isStructured reports whether a content type is CloudEvents', in any format.
 func isStructured(t string) bool {
 	return len(t) >= len(mediaTypePrefix) && strings.EqualFold(t[:len(mediaTypePrefix)], mediaTypePrefix)
 }
@@ -285,8 +284,8 @@ func Header(h map[string][]string) (map[string]string, error) {
 
 // Attributes returns the attributes of the message under their names, by whichever binding and in
 // whichever mode it was sent. It is lenient: nothing is checked, and a value that cannot be decoded
-// is returned as it is. Nil means that the message has no id of a CloudEvent. Use it to find out
-// what a message is, and Decode to work with the event.
+// is returned as it is. Nil means that the message has no id of a CloudEvent. Use it to recognise a
+// message, and Decode to work with the event.
 func (m Message) Attributes() map[string]string {
 	for _, b := range [...]Binding{Kafka, AMQP, HTTP} {
 		var attrs map[string]string

@@ -37,9 +37,9 @@ type Event struct {
 	ID string
 	// Source is a URI reference that names where the event happened. An absolute URI is best.
 	Source string
-	// Type names what happened, such as "com.example.order.placed".
+	// Type names the kind of event, such as "com.example.order.placed".
 	Type string
-	// Subject is what the event is about, within Source. Empty: none.
+	// Subject is the subject of the event, within Source. Empty: none.
 	Subject string
 	// Time is when it happened. Zero: unknown.
 	Time time.Time
@@ -199,7 +199,7 @@ func isName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, other)
 }
 
-// problem says what is wrong with the text of an attribute, or returns "".
+// problem returns why the text of an attribute is invalid, or "".
 func problem(s string) string {
 	if !utf8.ValidString(s) {
 		return "is not valid UTF-8"

@@ -49,8 +49,8 @@ func writeString(b *bytes.Buffer, s string) {
 	b.Truncate(b.Len() - 1) // the line feed
 }
 
-// isJSONData reports whether a content type says that data is JSON in UTF-8. No content type does
-// not, because bytes of unknown type must stay what they are.
+// isJSONData reports whether a content type denotes JSON in UTF-8. No content type does not,
+// because bytes of unknown type must stay what they are.
 func isJSONData(t string) bool {
 	_, params, _ := mime.ParseMediaType(t)
 	charset := params["charset"]
@@ -112,8 +112,8 @@ func (d jsonData) bytes(mediaType string) ([]byte, error) {
 	return orNil([]byte(s)), nil
 }
 
-// isJSONType is isJSONData with any charset: inside a JSON document, data is in that of the
-// document.
+// isJSONType is isJSONData with any charset: inside a JSON document, data has the document's
+// charset.
 func isJSONType(t string) bool {
 	media, _, err := mime.ParseMediaType(t)
 	return err == nil && (strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json"))

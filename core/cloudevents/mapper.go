@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// Mode says where the attributes of an event travel.
+// Mode is where the attributes of an event travel.
 type Mode uint8
 
 // The content modes.
@@ -56,8 +56,8 @@ func (m *Mapper) Validate() error {
 	return errors.Join(problems...)
 }
 
-// For returns a copy of m with the binding of a bridge, or nil if m is nil. A Mapper that has another
-// binding is refused, unless it is one of also.
+// For returns a copy of m with the binding of a bridge, or nil if m is nil. A Mapper with another
+// binding is refused, unless also has the binding.
 func (m *Mapper) For(b Binding, also ...Binding) (*Mapper, error) {
 	if m == nil {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Info is a declaration, for generators. Its texts are those of Spec, with the defaults filled in.
+// Info is a declaration, for generators. Its texts come from Spec, with the defaults filled in.
 type Info struct {
 	Type                       string
 	Version                    int // the current one
@@ -37,8 +37,8 @@ type Entry interface {
 
 func (e *EventType[T]) entry() {}
 
-// Catalog is a set of event types: those of a service, or of a team. Module contractoutbox writes
-// documents and schemas of it.
+// Catalog is a set of event types: a service's, or a team's. Module contractoutbox writes documents
+// and schemas of it.
 type Catalog struct{ events []Info }
 
 // NewCatalog returns the catalog of the given event types. The error names every problem: a type

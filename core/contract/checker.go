@@ -75,7 +75,7 @@ func (c *checker) check(payload []byte) error {
 }
 
 // value reports the first problem of v. A value of another kind than the type is left to
-// encoding/json, whose error says so.
+// encoding/json, which returns an error.
 func (c *checker) value(path string, v any) error {
 	if c.to != nil && v != nil {
 		return c.to.value(path, v)

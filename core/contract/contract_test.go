@@ -126,11 +126,11 @@ func TestDecodeErrors(t *testing.T) {
 		},
 		"a newer version": {
 			placed(), message("order.placed", "4", "{}"), contract.ErrNewerVersion, core.ClassKeyUnavailable,
-			"is version 4, this program knows up to 3",
+			"is version 4, this program reads up to 3",
 		},
 		"an older version": {
 			from2, message("order.placed", "1", "{}"), contract.ErrOlderVersion, core.ClassPermanent,
-			"is version 1, this program knows from 2",
+			"is version 1, this program reads from 2",
 		},
 		"no number": {
 			placed(), message("order.placed", "three", "{}"), contract.ErrInvalidData, core.ClassPermanent, `"three"`,

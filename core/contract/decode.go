@@ -12,11 +12,11 @@ import (
 
 // Decode returns the data of a message as a T, whatever declared version arrived: it reads the
 // version that the message names, and calls the functions of Spec.Older up to T. A message without
-// a version is read as version 1. A message without a type is taken for one of this type. If T has
-// a method Validate() error, Decode calls it.
+// a version is read as version 1. A message without a type counts as this type. If T has a method
+// Validate() error, Decode calls it.
 //
 // The data is JSON. The error wraps ErrUnknownType, ErrNewerVersion, ErrOlderVersion or
-// ErrInvalidData, or what a function of Spec.Older returned, and is marked with a class.
+// ErrInvalidData, or comes from a function of Spec.Older, and is marked with a class.
 func (e *EventType[T]) Decode(m Message) (T, error) {
 	var none T
 	got, err := m.read()
@@ -34,10 +34,10 @@ func (e *EventType[T]) decode(number int, payload []byte) (T, error) {
 	first, last := e.versions[0].number, e.info.Version
 	switch {
 	case number > last:
-		return none, core.UnavailableForKey(fmt.Errorf("%w: %s is version %d, this program knows up to %d: deploy it "+
+		return none, core.UnavailableForKey(fmt.Errorf("%w: %s is version %d, this program reads up to %d: deploy it "+
 			"with the newer declaration", ErrNewerVersion, e.info.Type, number, last))
 	case number < first:
-		return none, core.Permanent(fmt.Errorf("%w: %s is version %d, this program knows from %d: declare it in "+
+		return none, core.Permanent(fmt.Errorf("%w: %s is version %d, this program reads from %d: declare it in "+
 			"Spec.Older, and redrive the event", ErrOlderVersion, e.info.Type, number, first))
 	}
 	invalid := func(err error) error {
@@ -67,7 +67,7 @@ func (e *EventType[T]) decode(number int, payload []byte) (T, error) {
 	return result, nil
 }
 
-// isJSON reports whether a content type is that of JSON. None counts as JSON.
+// isJSON reports whether a content type denotes JSON. None counts as JSON.
 func isJSON(contentType string) bool {
 	if contentType == "" {
 		return true
@@ -76,7 +76,7 @@ func isJSON(contentType string) bool {
 	return err == nil && (t == "application/json" || t == "text/json" || strings.HasSuffix(t, "+json"))
 }
 
-// received is what the headers and the payload of a message say.
+// received has the headers and the payload of a message, as read.
 type received struct {
 	eventType string
 	version   int

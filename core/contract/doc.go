@@ -1,7 +1,6 @@
 // Package contract declares events once, in Go: their names, versions, owners, keys and examples.
-// The producer makes events of a declaration, consumers read them by it, whatever version arrives,
-// and module contractoutbox writes documents and schemas of it and compares them with the last
-// release.
+// The producer makes events by the declaration, consumers read them by it in any version, and
+// module contractoutbox writes documents and schemas of it and compares them with the last release.
 //
 //	// OrderPlacedV2 is the data of version 2.
 //	type OrderPlacedV2 struct {
@@ -20,7 +19,7 @@
 //	var Catalog = contract.Must(contract.NewCatalog(OrderPlaced, OrderPaid))
 //
 // A producer publishes OrderPlaced.Event(data). A consumer calls OrderPlaced.Decode, or Handle of a
-// Handlers that knows what to do with each type of its topic.
+// Handlers with a function for each type of its topic.
 //
 // # Tags
 //
@@ -30,8 +29,8 @@
 //   - contract:"aggregate": the field is the AggregateID of the event. It is a string, an integer
 //     or an encoding.TextMarshaler, at the top of the data, and never empty.
 //   - contract:"key": the field is the Key of the event, where that is not the aggregate.
-//   - contract:"pii": the field has personal data. Documents and schemas say so.
-//   - doc:"...": what the field means.
+//   - contract:"pii": the field has personal data. Documents and schemas mark it.
+//   - doc:"...": the meaning of the field.
 //   - enum:"a,b", minimum, maximum, minLength, maxLength, pattern, format: the keywords of JSON
 //     Schema.
 //

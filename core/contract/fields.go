@@ -27,8 +27,8 @@ type Field struct {
 	named bool // its tag has a name
 }
 
-// Fields returns the fields that encoding/json writes for a struct, in their order: those of
-// embedded structs too, without those that others hide.
+// Fields returns the fields that encoding/json writes for a struct, in their order, including
+// fields of embedded structs, except for hidden ones.
 func Fields(t reflect.Type) []Field {
 	all := collect(t, nil, false, nil)
 	byName := map[string][]Field{}
@@ -84,8 +84,8 @@ func collect(t reflect.Type, index []int, optional bool, above []reflect.Type) (
 	return fields
 }
 
-// dominant returns the index of the field that encoding/json takes of those with the same name: the
-// least deep one, then the one with a name in its tag, and none if there are several.
+// dominant returns the index of the field that encoding/json takes if several have the same name:
+// the least deep one, then the one with a name in its tag, and none if there are several.
 func dominant(same []Field) []int {
 	depth := func(f Field) int { return len(f.Struct.Index) }
 	least := slices.MinFunc(same, func(a, b Field) int { return depth(a) - depth(b) })

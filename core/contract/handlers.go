@@ -12,13 +12,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/enum"
 )
 
-// Policy says what happens to a message that this program cannot read.
+// Policy is the treatment of a message that this program cannot read.
 type Policy uint8
 
 // Policies.
 const (
 	// Wait: the message waits until a program that can read it is deployed. It spends no attempt
-	// and never becomes dead. It holds up what comes after it: in the relay its key, in an inbox
+	// and never becomes dead. It holds up later messages: in the relay its key, in an inbox
 	// whatever the broker delivers in order, such as a partition of Kafka.
 	Wait Policy = iota + 1
 	// DeadLetter: the event is dead at once and waits for a redrive. Others go on, also later
@@ -37,12 +37,12 @@ func (p Policy) String() string { return enum.Name(policyNames, p, "policy") }
 
 // HandlersConfig configures Handlers. The zero value has the defaults.
 type HandlersConfig struct {
-	// NewerVersion is for data of a version that this program does not know yet, as a newer
-	// producer sends it. Default: Wait, because all events of the version fail alike, and the
-	// deployment of this program mends it: nothing has to be redriven, and the order of keys stays.
-	// Use DeadLetter if the other events of the topic must not wait for the deployment.
+	// NewerVersion is for data of a version that this program cannot read yet, from a newer
+	// producer. Default: Wait, because all events of the version fail alike, and the deployment of
+	// this program mends it: nothing has to be redriven, and the order of keys stays. Use
+	// DeadLetter if the other events of the topic must not wait for the deployment.
 	NewerVersion Policy
-	// UnknownType is for messages of a type without a Handler, and for those without a type.
+	// UnknownType is for messages of a type without a Handler, and for messages without a type.
 	// Default: DeadLetter, because the type may never concern this program, and nothing gets lost.
 	// Use Skip if producers may add types to the topic that do not concern this program, or Ignore
 	// for single types.
@@ -55,12 +55,12 @@ type HandlersConfig struct {
 // Handler handles the messages of one event type. EventType.Handle and EventType.Ignore make it.
 type Handler struct {
 	eventType string
-	// unread is the error of Decode, err that of the function.
+	// unread is the error of Decode, and err the function's.
 	handle func(ctx context.Context, m Message) (unread, err error)
 }
 
 // Handle returns a Handler that calls fn with the data of each message of the type, in its current
-// version. ctx is that of Handlers.Handle: it carries the transaction of an inbox.
+// version. ctx is the context of Handlers.Handle: it carries the transaction of an inbox.
 func (e *EventType[T]) Handle(fn func(ctx context.Context, m Message, data T) error) Handler {
 	h := Handler{eventType: e.info.Type}
 	if fn == nil {
@@ -128,9 +128,9 @@ func NewHandlers(cfg HandlersConfig, handlers ...Handler) (*Handlers, error) {
 	return h, nil
 }
 
-// Handle calls the Handler of the message's type and returns its error, or that of Decode. The
-// policies of HandlersConfig decide about messages that cannot be read. Return the error to the
-// inbox, to Watermill or to the relay as it is: it is marked with its class.
+// Handle calls the Handler of the message's type and returns its error, or Decode's. The policies
+// of HandlersConfig decide about messages that cannot be read. Return the error to the inbox, to
+// Watermill or to the relay as it is: it is marked with its class.
 //
 //	in.Process(ctx, msg, func(ctx context.Context, _ core.Tx, msg inbox.Message) error {
 //		return handlers.Handle(ctx, contract.Message{Headers: msg.Headers, Payload: msg.Payload})
@@ -169,7 +169,7 @@ func (h *Handlers) apply(p Policy, got received, err error) error {
 	return core.UnavailableForKey(err)
 }
 
-// maxLogged bounds what is remembered of skipped messages: anybody may choose their types.
+// maxLogged bounds the memory of skipped messages: anybody may choose their types.
 const maxLogged = 1000
 
 func (h *Handlers) log(got received, err error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/cloudevents"
 )
 
-// Message is a message as a consumer gets it. Headers are those of the bridges
-// (core.HeaderEventType and so on), or those of a CloudEvent, in binary or structured mode.
+// Message is a message as a consumer gets it. Headers come from the bridges (core.HeaderEventType
+// and so on), or from a CloudEvent, in binary or structured mode.
 //
 //	contract.Message{Headers: msg.Metadata, Payload: msg.Payload} // Watermill
 //	contract.Message{Headers: msg.Headers, Payload: msg.Payload}  // core/inbox

@@ -15,8 +15,8 @@ import (
 // Spec declares a type of events whose data is a T, which is a struct. Type, Owner, Description and
 // Example are required.
 type Spec[T any] struct {
-	// Type names what happened, such as "order.placed". It never changes: another type is another
-	// event. At most 128 bytes.
+	// Type names the kind of event, such as "order.placed". It never changes: another type is
+	// another event. At most 128 bytes.
 	Type string
 	// Version is the version of T. It grows by one with each change that readers of the version
 	// before cannot follow. Default: one more than the last of Older, so 1 without any.
@@ -25,7 +25,7 @@ type Spec[T any] struct {
 	// before Version.
 	Older []Older
 
-	// Description says in a sentence what happened.
+	// Description is a sentence about the event.
 	Description string
 	// Owner is the team to ask.
 	Owner string
@@ -34,7 +34,7 @@ type Spec[T any] struct {
 	Domain string
 	// Notes is for consumers, in Markdown: when the event happens, what they may expect.
 	Notes string
-	// Deprecated says what consumers use instead. Producers go on until no consumer is left.
+	// Deprecated names the replacement for consumers. Producers go on until no consumer is left.
 	Deprecated string
 
 	// Topic is core.Event.Topic. Default: none, so that core.Config.Routes decides, else
@@ -53,13 +53,13 @@ type EventType[T any] struct {
 	info      Info
 	aggregate func(reflect.Value) (string, error) // nil: no field has the tag
 	key       func(reflect.Value) (string, error)
-	versions  []version // ascending, without a gap; the last is that of T
+	versions  []version // ascending, without a gap; the last is T's
 }
 
 // version reads the data of one version.
 type version struct {
 	number int
-	out    reflect.Type // what up returns
+	out    reflect.Type // the result of up
 	check  *checker
 	decode func(payload []byte) (any, error)
 	up     func(any) (any, error) // nil for the last
@@ -193,8 +193,8 @@ func (e *EventType[T]) addExamples(bad func(string, ...any), s Spec[T]) {
 }
 
 // Event returns an event with a copy of data, as a *T: Type, SchemaVersion, Topic, AggregateType,
-// and AggregateID and Key if fields are tagged so. Set further fields of it, such as TenantID,
-// before it is published. The content type is that of the outbox's codec.
+// and AggregateID and Key if fields are tagged so. Set its further fields, such as TenantID, before
+// it is published. The content type comes from the outbox's codec.
 //
 // Publish refuses the event with core.ErrInvalidEvent, before anything is written, if a tagged
 // field is empty, or if T has a method Validate() error that returns an error.
@@ -229,7 +229,7 @@ type refusedData struct{ err error }
 // MarshalJSON returns the error.
 func (r refusedData) MarshalJSON() ([]byte, error) { return nil, r.err }
 
-// MarshalText returns the error, to a codec that does not know MarshalJSON.
+// MarshalText returns the error, to a codec that does not use MarshalJSON.
 func (r refusedData) MarshalText() ([]byte, error) { return nil, r.err }
 
 // validate calls the method Validate of the data, if it has one.
@@ -247,16 +247,16 @@ func (e *EventType[T]) Info() Info {
 	return info
 }
 
-// Older is a version before that of T. From makes it.
+// Older is a version before T's. From makes it.
 type Older struct {
 	in      reflect.Type
 	example any
 	read    version
 }
 
-// From declares an older version, with an example, and the function that turns its data into that
-// of the next version. The function depends on nothing but the data. Its error makes the event
-// dead, unless it is marked otherwise (core.Transient).
+// From declares an older version, with an example, and the function that turns its data into the
+// next version's. The function depends on nothing but the data. Its error makes the event dead,
+// unless it is marked otherwise (core.Transient).
 func From[Old, Next any](number int, example Old, up func(Old) (Next, error)) Older {
 	o := Older{in: reflect.TypeFor[Old](), example: example}
 	if up == nil {

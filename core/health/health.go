@@ -18,11 +18,11 @@ import (
 // Values of Report.Status.
 const (
 	OK       = "ok"
-	Degraded = "degraded" // 200: the process works, and Report.Problems says what does not
+	Degraded = "degraded" // 200: the process works, with Report.Problems
 	Failed   = "failed"   // 503
 )
 
-// Report is the body of an answer. Its fields are those of core.Health.
+// Report is the body of an answer. Its fields have the same meaning as core.Health's.
 type Report struct {
 	Status   string `json:"status"` // OK, Degraded or Failed
 	Relaying bool   `json:"relaying"`
@@ -57,8 +57,8 @@ func Live(outboxes ...*core.Outbox) http.Handler {
 // destination that is stopped does not make the process unready. Probes within one second share one
 // question to the database.
 //
-// Several outboxes are asked at once. The process is as well as the worst of them: Relaying says
-// that all of them relay, TurnedMS is the largest, Stuck is the sum, and the lists have all.
+// Several outboxes are asked at once. The answer combines them: Relaying is true if all of them
+// relay, TurnedMS is the largest, Stuck is the sum, and the lists have all.
 func Ready(outboxes ...*core.Outbox) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		all := make([]core.Health, len(outboxes))

@@ -23,10 +23,9 @@ func (in *Inbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 // backlogLimit is the limit of the counts of Inbox.Backlog.
 const backlogLimit = 100_000
 
-// Backlog returns what the handlers of every consumer in the tables have failed with, for metrics:
-// see WatchInbox of packages metrics, promoutbox and oteloutbox. Alert on Dead. Counts stop at
-// 100,000 of each consumer and status. The error wraps errors.ErrUnsupported if the Store is no
-// [Desk].
+// Backlog returns the failures of the handlers of every consumer in the tables, for metrics: see
+// WatchInbox of packages metrics, promoutbox and oteloutbox. Alert on Dead. Counts stop at 100,000
+// of each consumer and status. The error wraps errors.ErrUnsupported if the Store is no [Desk].
 func (in *Inbox) Backlog(ctx context.Context) ([]Backlog, error) {
 	desk, ok := in.cfg.Store.(Desk)
 	if !ok {
@@ -68,8 +67,8 @@ func (in *Inbox) Redrive(ctx context.Context, keys []Key, actor, reason string) 
 // events changed; the others were not dead. An incomplete request, or one with a key of another
 // consumer, is refused with an error wrapping [ErrInvalidRequest].
 //
-// [Config.Cache] is not told. An entry that it has of the event gives the answer that the table
-// gives from now on, and without an entry the table is asked.
+// [Config.Cache] is left alone: an entry for the event gives the same answer as the table does from
+// now on, and without an entry the table is asked.
 func (in *Inbox) Discard(ctx context.Context, keys []Key, actor, reason string) (changed int, err error) {
 	if err := in.own(keys); err != nil {
 		return 0, err
@@ -116,14 +115,14 @@ func (in *Inbox) State(ctx context.Context, k Key) (state State, err error) {
 
 const cleanupBatch = 1000
 
-// errForever says that Cleanup and Run have nothing to do.
+// errForever is returned if Cleanup and Run have nothing to do.
 var errForever = errors.New("inbox: Config.Retention is negative: everything is kept for ever")
 
 // Cleanup deletes, in chunks, the processed and the discarded events and the keys of OnlyNewer of
 // this consumer that are older than [Config.Retention]. It returns how many it deleted. Rows of
 // failed and dead events stay. Any number of processes may call it at once. [Config.Archive] gets
-// the events first: if it fails for a handler, the events of that handler stay, and the error says
-// so.
+// the events first: if it fails for a handler, the events of that handler stay, and the error names
+// the handler.
 func (in *Inbox) Cleanup(ctx context.Context) (deleted int, err error) {
 	if in.cfg.Retention < 0 {
 		return 0, errForever
@@ -182,8 +181,8 @@ func (in *Inbox) warnOfCleanup(ctx context.Context, err error) {
 const cleanupPatience = time.Minute // for a cleanup without Run
 
 // cleanBeside cleans up beside a message that was processed, if nothing has cleaned up for
-// CleanupInterval. So ids are deleted also where nobody calls Run. Nobody waits for that cleanup,
-// so a program that ends may close the pool meanwhile. The next one deletes the rest.
+// CleanupInterval. So ids are deleted also if Run is not called. Nobody waits for that cleanup, so
+// a program that ends may close the pool meanwhile. The next one deletes the rest.
 func (in *Inbox) cleanBeside() {
 	last, now := in.cleaned.Load(), time.Now()
 	if in.cfg.Retention < 0 || now.Sub(time.Unix(0, last)) < in.cfg.CleanupInterval ||
@@ -204,7 +203,7 @@ func (in *Inbox) cleanBeside() {
 type ArchivedEvent struct {
 	Key Key
 	// Source is where the message was read: topic/partition/offset, or the topic alone. Empty: the
-	// message did not say.
+	// message did not carry it.
 	Source string
 	// Attempts is how often the event was tried.
 	Attempts int
@@ -220,9 +219,9 @@ type ArchivedEvent struct {
 // [Config.Archive] without it.
 type Archiver interface {
 	// Archive gives at most limit events that Cleanup would delete to fn, and deletes them if it
-	// returns nil. It returns how many it deleted. It calls fn for each handler: if that fails, the
-	// events of that handler stay, and those of the others go. No transaction is open while fn
-	// runs.
+	// returns nil. It returns how many it deleted. It calls fn for each handler: if fn fails, the
+	// events of that handler stay, and the other handlers' events go. No transaction is open while
+	// fn runs.
 	Archive(ctx context.Context, consumer string, keep time.Duration, limit int,
 		fn func(ctx context.Context, events []ArchivedEvent) error) (deleted int, err error)
 }

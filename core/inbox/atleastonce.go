@@ -16,11 +16,10 @@ import (
 )
 
 // AtLeastOnce deduplicates messages without a transaction, by a lease of package once: in Redis
-// (module inbox/redisonce), or in a database that is not that of the effects. Copies are not
-// processed at the same time, nor after the first was marked as done. But the effects of a handler
-// and its mark are not written together. The handler runs again after a crash between the two,
-// after a lost lease, and when the store has lost the mark. Use an Inbox where the effects are in
-// its database.
+// (module inbox/redisonce), or in a database other than the effects'. Copies are not processed at
+// the same time, nor after the first was marked as done. But the effects of a handler and its mark
+// are not written together. The handler runs again after a crash between the two, after a lost
+// lease, and when the store has lost the mark. Use an Inbox where the effects are in its database.
 //
 // Make one with [NewAtLeastOnce]; it is safe for use by several goroutines.
 type AtLeastOnce struct {
@@ -44,15 +43,15 @@ type AtLeastOnceConfig struct {
 	Tracer   *Tracer
 	Logger   *slog.Logger
 
-	// MaxAttempts and MinAge say when a message is given up, as in Config: its handler has run
-	// MaxAttempts times, and the first run was MinAge ago. Then the Result is Dead, and the store
-	// forgets the attempts: a message that is delivered again has fresh ones. A run that ended with
-	// the process counts. A delivery that only waited for another copy does not. Negative: without
-	// limit, at any age.
+	// MaxAttempts and MinAge limit the attempts, as in Config: a message is given up when its
+	// handler has run MaxAttempts times, and the first run was MinAge ago. Then the Result is Dead,
+	// and the store forgets the attempts: a message that is delivered again has fresh ones. A run
+	// that ended with the process counts. A delivery that only waited for another copy does not.
+	// Negative: without limit, at any age.
 	MaxAttempts int
 	MinAge      time.Duration
-	// Classifier, RetryPause and MaxRetryPause are those of Config. A message whose event another
-	// copy holds waits for the lease of that copy, at most MaxRetryPause, before it is rejected.
+	// Classifier, RetryPause and MaxRetryPause are as in Config. A message whose event another copy
+	// holds waits for the lease of that copy, at most MaxRetryPause, before it is rejected.
 	Classifier    func(error) core.Class
 	RetryPause    time.Duration
 	MaxRetryPause time.Duration
@@ -86,13 +85,13 @@ func NewAtLeastOnce(cfg AtLeastOnceConfig) (*AtLeastOnce, error) {
 // Consumer returns the name of the consumer.
 func (a *AtLeastOnce) Consumer() string { return a.in.cfg.Consumer }
 
-// Event returns the event of a message, as that of an Inbox does.
+// Event returns the event of a message, see Inbox.Event.
 func (a *AtLeastOnce) Event(msg Message) (Event, error) { return a.in.Event(msg) }
 
-// Process runs h unless the event of msg is done, and says what to do with the message. The context
-// of h ends when the lease is lost, with the cause once.ErrLeaseLost. h should stop then.
+// Process runs h unless the event of msg is done. The Result is the answer to the message. The
+// context of h ends when the lease is lost, with the cause once.ErrLeaseLost. h should stop then.
 //
-// [Result.Err] wraps one of these:
+// [Result.Err] wraps one of:
 //
 //   - the error of h;
 //   - ErrDead when h has failed too often, or with core.Permanent. If the lease was lost meanwhile,
@@ -114,7 +113,7 @@ func (a *AtLeastOnce) process(ctx context.Context, msg Message,
 ) Result {
 	e, err := a.in.Event(msg)
 	if err != nil {
-		return a.in.invalid(newDelivery(e, msg).told(0, err))
+		return a.in.invalid(newDelivery(e, msg).infoAfter(0, err))
 	}
 	d := newDelivery(e, msg)
 	ctx = a.in.withProduced(cause.With(ctx, causeOf(msg, e)), d)
@@ -127,7 +126,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 	e := d.info.Event
 	key := once.Key{Scope: once.Scope("inbox", e.Consumer, e.Handler), Tenant: e.Tenant, ID: e.EventID}
 	if err := key.Validate(); err != nil {
-		return a.in.invalid(d.told(0, errtext.Errorf("%w: %w", ErrInvalidMessage, err)))
+		return a.in.invalid(d.infoAfter(0, errtext.Errorf("%w: %w", ErrInvalidMessage, err)))
 	}
 	var r leased
 	returned := false
@@ -138,9 +137,9 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 		v := recover() // v is nil after runtime.Goexit, which goes on too
 		err := panicked(v)
 		if early := d.refused(); early != nil {
-			a.in.dead(0, d.told(r.attempt, errtext.Errorf("%w: %w: %w", ErrDead, early, err)))
+			a.in.dead(0, d.infoAfter(r.attempt, errtext.Errorf("%w: %w: %w", ErrDead, early, err)))
 		} else {
-			_ = a.in.failed(ctx, d.told(r.attempt, err))
+			_ = a.in.failed(ctx, d.infoAfter(r.attempt, err))
 		}
 		sleep(ctx, a.in.pauses.after(r.attempt))
 		if v != nil {
@@ -194,9 +193,9 @@ type leased struct {
 
 func (a *AtLeastOnce) oldEnough(t *once.Attempt) bool { return t.Age >= max(a.in.cfg.MinAge, 0) }
 
-// failedAttempt says what a failure of the handler means for the message, and for the count of
-// attempts. It returns an error wrapping [ErrDead] if the message is given up. A handler that was
-// cut short gives nothing up.
+// failedAttempt decides by the class of a handler's error whether the attempt counts. It returns an
+// error wrapping [ErrDead] if the message is given up. A handler that was cut short gives nothing
+// up.
 func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err error) (dead error) {
 	limit := a.in.cfg.MaxAttempts
 	canceled := errors.Is(ctx.Err(), context.Canceled)
@@ -212,14 +211,14 @@ func (a *AtLeastOnce) failedAttempt(ctx context.Context, t *once.Attempt, err er
 	return nil
 }
 
-// handlerError marks the error of a handler among those of its lease.
+// handlerError marks the handler's error, to tell it from errors of the lease.
 type handlerError struct{ error }
 
 // Unwrap returns the error of the handler.
 func (e *handlerError) Unwrap() error { return e.error }
 
-// ofLease reports whether the lease of the message itself ended with target. A handler may have the
-// same error from another Runner, where it says nothing about this message.
+// ofLease reports whether the lease of the message itself ended with target. A handler may return
+// the same error from another Runner, which does not concern this message.
 func ofLease(err, target error) bool {
 	if err == target { //nolint:errorlint // this is the walk through what is wrapped
 		return true
@@ -241,21 +240,21 @@ func (a *AtLeastOnce) conclude(ctx context.Context, d delivery, r leased, err er
 	case err == nil && r.replayed, r.ran && ofLease(err, once.ErrAlreadyDone):
 		// Another copy did it, perhaps when this one had lost its lease.
 		pauses.reset()
-		a.in.obs.Duplicate(d.told(0, nil))
+		a.in.obs.Duplicate(d.infoAfter(0, nil))
 		return ack(duplicate)
 	case err == nil:
 		pauses.reset()
-		a.in.obs.Processed(d.told(r.attempt, nil))
+		a.in.obs.Processed(d.infoAfter(r.attempt, nil))
 		return ack(processed)
 	case r.dead != nil && !ofLease(err, once.ErrLeaseLost): // else another copy may be at work
-		return a.in.dead(0, d.told(r.attempt, errtext.Errorf("%w: %w", r.dead, err)))
+		return a.in.dead(0, d.infoAfter(r.attempt, errtext.Errorf("%w: %w", r.dead, err)))
 	case !r.ran && errors.Is(err, once.ErrInProgress):
 		after := once.RetryAfter(err)
 		err = errtext.Errorf("%w (try again in %s): %w", ErrInProgress, after.Round(time.Millisecond), err)
-		a.in.obs.InProgress(d.told(0, err))
+		a.in.obs.InProgress(d.infoAfter(0, err))
 		return inProgress(min(after, pauses.longest()), err)
 	}
-	err = a.in.failed(ctx, d.told(r.attempt, err))
+	err = a.in.failed(ctx, d.infoAfter(r.attempt, err))
 	if !r.ran || errors.Is(err, once.ErrStore) || a.in.judge(err) == core.ClassUnavailable {
 		return retry(pauses.outage(ctx), err)
 	}

@@ -15,13 +15,13 @@ import (
 // batchHandler processes several messages in tx, as a Handler processes one.
 type batchHandler = func(ctx context.Context, tx core.Tx, fresh []Message) error
 
-// ProcessBatch runs h once, in one transaction, with those messages that were not processed before,
+// ProcessBatch runs h once, in one transaction, with the messages that were not processed before,
 // in their order. If there are none, it does not run h. All messages must be for one handler. It
 // returns a Result for each message, as Process would. Events that are published with the ctx of h
 // carry the chain if all messages in fresh share one, and the cause if fresh has one message.
 //
 // When h or the commit fails, the transaction of the batch is rolled back, and each message is
-// processed by itself: h runs with one message. So one bad message does not hold up the others, and
+// processed alone: h runs with one message. So one bad message does not hold up the others, and
 // only its own attempts are counted.
 //
 // A panic of h is an error of its messages, [ErrPanicked]. It counts as a failed attempt of the
@@ -42,12 +42,12 @@ func (in *Inbox) processBatch(ctx context.Context, msgs []Message, h batchHandle
 	for n, msg := range msgs {
 		e, err := in.Event(msg)
 		if err != nil {
-			b.results[n] = in.invalid(newDelivery(e, msg).told(0, err))
+			b.results[n] = in.invalid(newDelivery(e, msg).infoAfter(0, err))
 			continue
 		}
 		d := newDelivery(e, msg)
 		if in.cached(ctx, d) {
-			in.obs.Duplicate(d.told(0, nil))
+			in.obs.Duplicate(d.infoAfter(0, nil))
 			b.results[n] = ack(duplicate)
 			continue
 		}
@@ -172,7 +172,7 @@ func (b *batch) call(ctx context.Context, tx core.Tx, fresh []Message) (err erro
 	return err
 }
 
-// singles processes each message by itself.
+// singles processes each message alone.
 func (b *batch) singles() {
 	for _, it := range b.items {
 		it.d.came = time.Now()
@@ -183,10 +183,10 @@ func (b *batch) singles() {
 	}
 }
 
-// all leaves every message of the batch to a further try, because err says nothing about one of
-// them.
+// all leaves every message of the batch to a further try, because err does not concern a single
+// message.
 func (b *batch) all(err error, wait time.Duration) {
 	for _, it := range b.items {
-		b.results[it.at] = retry(wait, errtext.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.told(0, err))))
+		b.results[it.at] = retry(wait, errtext.Errorf("inbox: batch: %w", b.in.failed(b.ctx, it.d.infoAfter(0, err))))
 	}
 }

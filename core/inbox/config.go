@@ -25,8 +25,8 @@ type Config struct {
 	// Consumer names this consumer in the table, at most 128 bytes. Choose it once: a consumer with
 	// another name has processed nothing yet.
 	Consumer string
-	// Transactor opens the transaction of each message: that of the ORM the handlers use. Default:
-	// the one of Store, if it has one, as a sqlinbox.Store of On does.
+	// Transactor opens the transaction of each message. Use the Transactor of the handlers' ORM.
+	// Default: the Store's Transactor, if it has one, as a sqlinbox.Store of On does.
 	Transactor core.Transactor
 	// Store is the table of the inbox, in the same database: a sqlinbox.Store.
 	Store Store
@@ -38,7 +38,7 @@ type Config struct {
 	// the identity of a CloudEvent.
 	EventID func(msg Message) (string, error)
 	// Tenant returns the tenant of a message whose Tenant is empty. Its answer is final: "" is no
-	// tenant, whatever the headers say. Default: the header tenant_id.
+	// tenant, even if a header has one. Default: the header tenant_id.
 	Tenant func(msg Message) string
 
 	// MaxAttempts is how often a handler may fail with an event before the event is dead. MinAge is
@@ -65,9 +65,10 @@ type Config struct {
 	// OnlyNewer names handlers that skip an event that is older than one they have processed of the
 	// same tenant, topic and key, because each event has the whole state. A skipped event stays
 	// skipped when it is delivered again. An event that failed, and was overtaken by a newer one
-	// before it was processed, is skipped too. The order is that of [Message.PartitionKey] and
-	// KeySeq; events without them are processed. An event that the outbox published late, because a
-	// person redrove it under policy SkipDead, counts by the key_seq that it had at first.
+	// before it was processed, is skipped too. Events are ordered by KeySeq within a
+	// [Message.PartitionKey]; events without the two are processed. An event that the outbox
+	// published late, because a person redrove it under policy SkipDead, counts by the key_seq that
+	// it had at first.
 	OnlyNewer []string
 	// Cache is asked before the table. Default: none.
 	Cache Cache

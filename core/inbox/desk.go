@@ -15,15 +15,15 @@ type Desk interface {
 	// ListFailed returns a page of the events that handlers have failed with. A query that makes no
 	// sense is refused with an error wrapping [ErrInvalidRequest].
 	ListFailed(ctx context.Context, q FailedQuery) (FailedPage, error)
-	// Outcomes returns what each handler did with an event, by consumer and handler, at most 1000.
-	// A handler that has no row of the event has the empty Status.
+	// Outcomes returns the outcome of an event at each handler, by consumer and handler, at most
+	// 1000. A handler that has no row of the event has the empty Status.
 	Outcomes(ctx context.Context, tenant, eventID string) ([]Outcome, error)
-	// Redrive and Discard are those of [Store].
+	// For Redrive and Discard see [Store].
 	Redrive(ctx context.Context, keys []Key, actor, reason string) (changed int, err error)
 	Discard(ctx context.Context, keys []Key, actor, reason string) (changed int, err error)
 }
 
-// Status says what became of an event at a handler. Empty: the table has no row of it.
+// Status is the state of an event at a handler. Empty: the table has no row of it.
 type Status string
 
 // Statuses. Only StatusProcessed needs no row of a failure.
@@ -40,22 +40,22 @@ const (
 type Backlog struct {
 	Consumer string `json:"consumer"`
 	Handler  string `json:"handler"`
-	// Topic is what the program read that served the handler last. Empty: not known.
+	// Topic is the topic of the program that served the handler last. Empty: not known.
 	Topic string `json:"topic,omitempty"`
 
 	Failed     int `json:"failed"`
 	Dead       int `json:"dead"`
 	Redriven   int `json:"redriven"`
 	Processing int `json:"processing"`
-	// More says that counting stopped at the limit: there may be more.
+	// More: counting stopped at the limit.
 	More bool `json:"more,omitempty"`
 
 	// Oldest is how long ago the oldest of these events failed first, or was redriven, and
 	// OldestDead the same of the dead ones, by the clock of the database. Zero: there is none.
 	Oldest     time.Duration `json:"oldest"`
 	OldestDead time.Duration `json:"oldest_dead"`
-	// LastProcessed is when the handler processed or a person discarded an event last, of those that
-	// the table remembers. Zero: it remembers none.
+	// LastProcessed is when the handler last processed an event, or a person discarded one. It is
+	// zero if the table has no such event.
 	LastProcessed time.Time `json:"last_processed,omitzero"`
 }
 
@@ -78,22 +78,22 @@ type FailedQuery struct {
 }
 
 // FailedPage is a part of a list. It is ordered by consumer. The events of a consumer are ordered
-// by status, the dead ones first, and then those that were received first come first.
+// by status, dead events first, and then by the time at which they were received.
 type FailedPage struct {
 	Events []FailedEvent
 	// Next is FailedQuery.After of the next page. Empty: this is the last page.
 	Next string
-	// Truncated says that the page is short, perhaps empty, because 10,000 rows of a consumer and a
-	// status were looked at. More events may follow: go on with Next. It is never so if the query has
+	// Truncated: the page is short, perhaps empty, because 10,000 rows of a consumer and a status
+	// were examined. More events may follow: go on with Next. It is never so if the query has
 	// Consumer and Status alone.
 	Truncated bool
 }
 
-// Outcome is what one handler did with one event.
+// Outcome is the outcome of an event at one handler.
 type Outcome struct {
 	Consumer string `json:"consumer"`
 	Handler  string `json:"handler"`
-	// Topic is what the program read that served the handler last. Empty: not known.
+	// Topic is the topic of the program that served the handler last. Empty: not known.
 	Topic  string `json:"topic,omitempty"`
 	Status Status `json:"status"`
 	// Attempts of the event since it was new or redriven.
@@ -101,10 +101,10 @@ type Outcome struct {
 	// At is when the event was processed or discarded, failed last, or was redriven.
 	At time.Time `json:"at,omitzero"`
 	// Source is where the message was read: topic/partition/offset, or the topic alone. Empty: the
-	// message did not say.
+	// message did not carry it.
 	Source string `json:"source,omitempty"`
-	// Code and Text are those of the last failure. For StatusRedriven and StatusDiscarded, Text is
-	// the actor and the reason.
+	// Code and Text describe the last failure. For StatusRedriven and StatusDiscarded, Text is the
+	// actor and the reason.
 	Code string `json:"error_code,omitempty"`
 	Text string `json:"error,omitempty"`
 }

@@ -34,8 +34,8 @@
 //
 // Effects outside the transaction (mail, HTTP calls, another database) happen as often as the
 // handler runs: write an effect of package command, or an event of the outbox, in the transaction
-// instead. The order of messages is that of the broker, except with [Config.OnlyNewer]. Once an id
-// is deleted, its event is new again: see [Config.Retention].
+// instead. Messages keep the broker's order, except with [Config.OnlyNewer]. Once an id is deleted,
+// its event is new again: see [Config.Retention].
 //
 // # Identity
 //

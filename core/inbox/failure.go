@@ -32,7 +32,7 @@ func recording(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // judge returns the class of a failure: the class that err itself names, otherwise the class that
 // the classifier returns. A failure that only other transactions caused is ClassUnavailable, and so
-// is a failure of the database or the network: neither says anything about the event.
+// is a failure of the database or the network: the event has no part in either.
 func (in *Inbox) judge(err error) core.Class {
 	class, ok := core.ClassOf(err)
 	switch {
@@ -44,9 +44,8 @@ func (in *Inbox) judge(err error) core.Class {
 	return in.cfg.Classifier(err)
 }
 
-// becauseOfOthers is sqltx.Retryable, but false for an error that only says that a transaction was
-// aborted. A handler that hides errors of its own statements causes that error each time, and must
-// not be retried forever.
+// becauseOfOthers is sqltx.Retryable, but false for a bare core.ErrTxAborted. A handler that hides
+// errors of its own statements causes that error each time, and must not be retried forever.
 func becauseOfOthers(err error) bool {
 	if !errors.Is(err, core.ErrTxAborted) {
 		return sqlerr.Retryable(err)
@@ -75,14 +74,14 @@ func classify(err error) core.Class {
 	return core.DefaultClassifier(err)
 }
 
-// fail records that the handler failed. The event is dead only if the table says so: neither if
-// the handler was cut short, nor if the failure could not be recorded.
+// fail records that the handler failed. The event is dead only if the table has recorded it:
+// neither if the handler was cut short, nor if the failure could not be recorded.
 func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) Result {
 	early := d.refused()
 	// The event may be processed, or the handler was cut short: neither counts as a failure. An
 	// acknowledgement ends the context too.
 	if errors.Is(err, core.ErrCommitUnknown) || early == nil && errors.Is(ctx.Err(), context.Canceled) {
-		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err)))
+		return retry(in.pauses.outage(ctx), in.failed(ctx, d.infoAfter(o.attempt, err)))
 	}
 	if early != nil && !errors.Is(err, early) {
 		err = errtext.Errorf("%w: %w", early, err)
@@ -103,29 +102,28 @@ func (in *Inbox) fail(ctx context.Context, d delivery, o outcome, err error) Res
 		return in.ended(ctx, d, o, err)
 	case state == StateProcessed: // another copy processed it meanwhile
 		in.remember(ctx, d)
-		in.obs.Duplicate(d.told(attempts, nil))
+		in.obs.Duplicate(d.infoAfter(attempts, nil))
 		return ack(duplicate)
 	case state == StateDead:
-		return in.dead(0, d.told(attempts, errtext.Errorf("%w (attempts: %d): %w", ErrDead, attempts, err)))
+		return in.dead(0, d.infoAfter(attempts, errtext.Errorf("%w (attempts: %d): %w", ErrDead, attempts, err)))
 	default:
 		o.attempt = attempts
 	}
-	err = in.failed(ctx, d.told(o.attempt, err))
+	err = in.failed(ctx, d.infoAfter(o.attempt, err))
 	if f.Free || recordErr != nil {
 		return retry(in.pauses.outage(ctx), err)
 	}
 	return retry(in.pauses.after(attempts), err)
 }
 
-// dead tells the observer and the log that the event is dead, and returns the answer to its
-// message.
+// dead reports a dead event to the observer and the log, and returns the answer to its message.
 func (in *Inbox) dead(after time.Duration, i Info) Result {
 	in.obs.Dead(i)
 	in.cfg.Logger.Error("inbox: event is dead", logged(i)...)
 	return dead(after, i.Err)
 }
 
-// invalid does so for a message without a usable identity, of which no table keeps anything.
+// invalid does the same for a message without a usable identity, which is in no table.
 func (in *Inbox) invalid(i Info) Result {
 	in.obs.Dead(i)
 	in.cfg.Logger.Error("inbox: message is invalid, and in no table", logged(i)...)

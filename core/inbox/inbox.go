@@ -67,9 +67,9 @@ func (in *Inbox) Consumer() string { return in.cfg.Consumer }
 // ctx carry cause and chain: see core.HeaderCausationID.
 type Handler func(ctx context.Context, tx core.Tx, msg Message) error
 
-// Process runs h in a transaction unless the event of msg was processed before. Its result says
-// what to do with the message. The event's key, the changes of h in the transaction, and the events
-// that h publishes through an outbox there commit together.
+// Process runs h in a transaction unless the event of msg was processed before. The Result is the
+// answer to the message. The event's key, the changes of h in the transaction, and the events that
+// h publishes through an outbox there commit together.
 //
 // h may run several times. A transaction that failed only because of others (sqltx.Retryable) is run
 // again as a whole, at most ten times and for twenty seconds. The database rolls the work of a
@@ -88,7 +88,7 @@ func (in *Inbox) Process(ctx context.Context, msg Message, h Handler) Result {
 func (in *Inbox) process(ctx context.Context, msg Message, h Handler) Result {
 	e, err := in.Event(msg)
 	if err != nil {
-		return in.invalid(newDelivery(e, msg).told(0, err))
+		return in.invalid(newDelivery(e, msg).infoAfter(0, err))
 	}
 	d := newDelivery(e, msg)
 	ctx = in.withProduced(cause.With(ctx, causeOf(msg, e)), d)
@@ -102,7 +102,8 @@ type delivery struct {
 	acked <-chan struct{}
 }
 
-// refused is [ErrAcknowledged] if the message does not come again, whatever becomes of it.
+// refused returns [ErrAcknowledged] if the message is acknowledged already, so that it does not
+// come again.
 func (d delivery) refused() error {
 	select {
 	case <-d.acked:
@@ -112,8 +113,8 @@ func (d delivery) refused() error {
 	}
 }
 
-// told returns the Info that observers get.
-func (d delivery) told(attempt int, err error) Info {
+// infoAfter returns the Info for observers.
+func (d delivery) infoAfter(attempt int, err error) Info {
 	i := d.info
 	i.Attempt, i.Err, i.Duration = attempt, err, time.Since(d.came)
 	return i
@@ -129,24 +130,25 @@ type outcome struct {
 	kept    bool // an earlier transaction failed, but may have been committed
 }
 
-// end is how a transaction ended, as far as its listener was told.
-type end struct{ heard atomic.Int32 }
+// end is the reported outcome of a transaction, if any.
+type end struct{ reported atomic.Int32 }
 
-// endOf listens for the end of tx. The listener is also told when the answer to COMMIT was lost.
+// endOf listens for the end of tx. A lost answer to COMMIT is reported too.
 func endOf(tx core.Tx) *end {
 	e := &end{}
-	tx.OnOutcome(func(o core.Outcome) { e.heard.Store(1 + int32(o)) })
+	tx.OnOutcome(func(o core.Outcome) { e.reported.Store(1 + int32(o)) })
 	return e
 }
 
-// rolledBack is false if the listener was told of an end that was not a rollback.
+// rolledBack is false if an outcome other than a rollback was reported.
 func (e *end) rolledBack() bool {
-	heard := e.heard.Load()
-	return heard == 0 || heard == 1+int32(core.RolledBack)
+	reported := e.reported.Load()
+	return reported == 0 || reported == 1+int32(core.RolledBack)
 }
 
-// maybeKept reports whether the writes of a failed transaction may have been committed, with the
-// row that says processed. That happens when the handler ended the transaction.
+// maybeKept reports whether the writes of a failed transaction may have been committed, together
+// with the row that marks the event as processed. This happens when the handler ended the
+// transaction.
 func (o outcome) maybeKept() bool { return o.kept || o.ran && o.end != nil && !o.end.rolledBack() }
 
 // errSeen rolls back a transaction that had nothing to do. That is cheaper than a commit.
@@ -155,10 +157,10 @@ var errSeen = errors.New("inbox: seen before")
 // run processes one event.
 func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, core.Tx) error) (res Result) {
 	if _, ok := core.TxFromContext(ctx); ok {
-		return retry(in.pauses.mistake(), in.failed(ctx, d.told(0, ErrInTransaction)))
+		return retry(in.pauses.mistake(), in.failed(ctx, d.infoAfter(0, ErrInTransaction)))
 	}
 	if in.cached(ctx, d) {
-		in.obs.Duplicate(d.told(0, nil))
+		in.obs.Duplicate(d.infoAfter(0, nil))
 		return ack(duplicate)
 	}
 	early := d.refused()
@@ -166,7 +168,7 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 		ctx = context.WithoutCancel(ctx)
 	}
 	if err := in.register(ctx, d.info.Event); err != nil {
-		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(0, err)))
+		return retry(in.pauses.outage(ctx), in.failed(ctx, d.infoAfter(0, err)))
 	}
 	if early != nil {
 		return in.fail(ctx, d, outcome{}, early)
@@ -174,9 +176,9 @@ func (in *Inbox) run(ctx context.Context, d delivery, fn func(context.Context, c
 	leave, done, err := in.copies.Enter(ctx, d.info.Event.Key, nil)
 	switch {
 	case err != nil:
-		return retry(0, in.failed(ctx, d.told(0, err)))
+		return retry(0, in.failed(ctx, d.infoAfter(0, err)))
 	case done != nil: // another copy has processed it meanwhile
-		in.obs.Duplicate(d.told(0, nil))
+		in.obs.Duplicate(d.infoAfter(0, nil))
 		return ack(duplicate)
 	}
 	defer func() { leave(done) }()
@@ -237,7 +239,7 @@ func (in *Inbox) stale(ctx context.Context, tx core.Tx, e Event) (bool, error) {
 	return !newer, err
 }
 
-// conclude says what the result of a transaction means for the message.
+// conclude returns the answer to the message after a transaction.
 func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error) Result {
 	switch {
 	case o.state == StateProcessed && o.kept:
@@ -249,46 +251,46 @@ func (in *Inbox) conclude(ctx context.Context, d delivery, o outcome, err error)
 	case err == nil && o.stale:
 		in.remember(ctx, d)
 		in.pauses.reset()
-		in.obs.Stale(d.told(o.attempt, nil))
+		in.obs.Stale(d.infoAfter(o.attempt, nil))
 		return ack(stale)
 	case err == nil:
 		in.remember(ctx, d)
 		in.pauses.reset()
 		in.cleanBeside()
-		in.obs.Processed(d.told(o.attempt, nil))
+		in.obs.Processed(d.infoAfter(o.attempt, nil))
 		return ack(processed)
 	case !o.ran: // for example, the database could not be reached
-		return retry(in.pauses.outage(ctx), in.failed(ctx, d.told(o.attempt, err)))
+		return retry(in.pauses.outage(ctx), in.failed(ctx, d.infoAfter(o.attempt, err)))
 	}
 	return in.fail(ctx, d, o, err)
 }
 
-// seen says what an existing row means for the message.
+// seen returns the answer to a message whose event has a row already.
 func (in *Inbox) seen(ctx context.Context, d delivery, o outcome) Result {
 	in.pauses.reset()
 	if o.state == StateProcessed {
 		in.remember(ctx, d)
-		in.obs.Duplicate(d.told(o.attempt, nil))
+		in.obs.Duplicate(d.infoAfter(o.attempt, nil))
 		return ack(duplicate)
 	}
 	if o.state == StateDead {
 		// The event was given up before and is here again: nobody took its message out of the
 		// queue.
-		return in.dead(in.pauses.dead(), d.told(o.attempt, in.why(ctx, d.info.Event.Key)))
+		return in.dead(in.pauses.dead(), d.infoAfter(o.attempt, in.why(ctx, d.info.Event.Key)))
 	}
-	in.obs.InProgress(d.told(o.attempt, ErrInProgress))
+	in.obs.InProgress(d.infoAfter(o.attempt, ErrInProgress))
 	return inProgress(in.pauses.longest(), ErrInProgress)
 }
 
-// ended says that the handler ended the transaction and failed. The table says that the event is
-// processed, as it does after another copy has processed it. So only this delivery gets the error,
-// and the next one is a duplicate.
+// ended is for a handler that ended the transaction and failed. The table has the event as
+// processed, as after a copy that was processed. So only this delivery gets the error, and the next
+// one is a duplicate.
 func (in *Inbox) ended(ctx context.Context, d delivery, o outcome, cause error) Result {
 	err := ErrTransactionEnded
 	if cause != nil {
 		err = errtext.Errorf("%w: %w", err, cause)
 	}
-	return retry(0, in.failed(ctx, d.told(o.attempt, err)))
+	return retry(0, in.failed(ctx, d.infoAfter(o.attempt, err)))
 }
 
 // why is the error for an event that is dead. It reads the reason from the table.
@@ -301,16 +303,16 @@ func (in *Inbox) why(ctx context.Context, k Key) error {
 	switch {
 	case err != nil:
 		// %v: a failed read must not decide how the message is answered
-		return errtext.Errorf("%w: %s; what it failed with could not be read: %v", ErrDead, redrive, err)
+		return errtext.Errorf("%w: %s; its error could not be read: %v", ErrDead, redrive, err)
 	case len(list) == 0 || list[0].Text == "":
 		return fmt.Errorf("%w: %s", ErrDead, redrive)
 	}
 	return errtext.Errorf("%w: %s; it failed (attempts: %d) with: %s", ErrDead, redrive, list[0].Attempts, list[0].Text)
 }
 
-// failed tells the observer and the log that a message was not processed, and returns the error
-// that says why. A message that was cut short because its consumer stops spent no attempt and needs
-// no attention.
+// failed reports a message that was not processed to the observer and the log, and returns the
+// error with its cause. A message that was cut short because its consumer stops spent no attempt
+// and needs no attention.
 func (in *Inbox) failed(ctx context.Context, i Info) error {
 	level := slog.LevelWarn
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -354,7 +356,7 @@ func (in *Inbox) cached(ctx context.Context, d delivery) bool {
 	}
 	hit, err := in.cfg.Cache.Seen(ctx, cacheKey(d.info.Event.Key))
 	hit = hit && err == nil
-	in.obs.Cached(d.told(0, err), hit)
+	in.obs.Cached(d.infoAfter(0, err), hit)
 	return hit
 }
 

@@ -31,8 +31,8 @@ type Message struct {
 	// bytes. Default: [Config.Tenant].
 	Tenant string
 
-	// Topic is where the message was read. Partition and Offset say where in Topic, if Located. The
-	// table keeps them, so that a person finds the message again.
+	// Topic is where the message was read. Partition and Offset are the place in Topic, if Located.
+	// The table keeps them, so that a person finds the message again.
 	Topic     string
 	Partition int32
 	Offset    int64
@@ -44,7 +44,7 @@ type Message struct {
 	KeySeq       int64
 
 	// Acked is closed when the message has been acknowledged. A message that is acknowledged before
-	// its work is committed would be lost: see [ErrAcknowledged]. Nil: nobody acknowledges a message
+	// its work is committed would be lost: see [ErrAcknowledged]. Nil: no message is acknowledged
 	// before its Result.
 	Acked <-chan struct{}
 
@@ -55,8 +55,8 @@ type Message struct {
 	Raw any
 }
 
-// Event returns the event of a message with its key, as this inbox remembers it. The error wraps
-// ErrInvalidMessage; the Event then has what is known all the same.
+// Event returns the event of a message with its key, as this inbox remembers it. With an error
+// wrapping ErrInvalidMessage the Event has every field that could be read.
 func (in *Inbox) Event(msg Message) (Event, error) {
 	h := msg.Headers
 	e := Event{
@@ -78,7 +78,7 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 	}
 	if e.KeySeq == 0 {
 		e.KeySeq = number(h[core.HeaderKeySeq], 63)
-		// A newer event overtook this one. Its state is as old as its first number says.
+		// A newer event overtook this one. Its state is as old as its first number.
 		if first := number(h[core.HeaderFirstKeySeq], 63); first > 0 {
 			e.KeySeq = first
 		}
@@ -104,7 +104,7 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 	return e, nil
 }
 
-var errNoID = fmt.Errorf("%w: no event id: neither header event_id, nor that of CloudEvents, nor a UUID; "+
+var errNoID = fmt.Errorf("%w: no event id: neither header event_id, nor a CloudEvent's id, nor a UUID; "+
 	"set Message.ID or Config.EventID", ErrInvalidMessage)
 
 // EventID returns the identity of an event from the headers of its message. That is event_id.
@@ -114,10 +114,10 @@ var errNoID = fmt.Errorf("%w: no event id: neither header event_id, nor that of 
 func EventID(headers map[string]string) (string, error) { return MessageID(Message{Headers: headers}) }
 
 // MessageID returns the identity of the event of a message, which is the default of
-// [Config.EventID]. It is [EventID] of the headers. Without that, and if the content type says that
-// the payload is a CloudEvent (application/cloudevents+json), it is source and id of that document.
-// Without either it is [Message.UUID], and without that the error wraps [ErrInvalidMessage].
-// [Message.ID] is not looked at.
+// [Config.EventID]. It is [EventID] of the headers. Without an event id in the headers, and if the
+// content type is a CloudEvent's (application/cloudevents+json), it is source and id of that
+// document. Without either it is [Message.UUID], and without that the error wraps
+// [ErrInvalidMessage]. [Message.ID] is not looked at.
 func MessageID(msg Message) (string, error) {
 	if id := msg.Headers[core.HeaderEventID]; id != "" {
 		return id, nil
@@ -136,8 +136,8 @@ func MessageID(msg Message) (string, error) {
 	}
 }
 
-// causeOf returns what the handler of a message handles: its event. That is the header event_id, the
-// id of a CloudEvent, or else the identity by which the inbox knows the message.
+// causeOf returns the cause for the handler of a message: its event. Its id is the header event_id,
+// the id of a CloudEvent, or else the identity under which the inbox stores the event.
 func causeOf(msg Message, e Event) cause.Cause {
 	id, chain := msg.Headers[core.HeaderEventID], msg.Headers[core.HeaderCorrelationID]
 	if id == "" {
@@ -226,7 +226,7 @@ type Event struct {
 	Topic, PartitionKey string
 	KeySeq              int64
 
-	// Partition and Offset say where in Topic the event was read, if Located.
+	// Partition and Offset are where the event was read in Topic, if Located.
 	Partition int32
 	Offset    int64
 	Located   bool

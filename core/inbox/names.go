@@ -49,7 +49,7 @@ func (in *Inbox) register(ctx context.Context, e Event) error {
 	if said != nil {
 		return said.err
 	}
-	defer func() { leave(said) }() // with nil, the call has ended with its message, and says nothing to the others
+	defer func() { leave(said) }() // nil: the call ended with its message; the other callers try
 	ever, good := in.names.known(e.Handler)
 	if good {
 		return nil
@@ -72,7 +72,7 @@ func (in *Inbox) register(ctx context.Context, e Event) error {
 	return err
 }
 
-// registered notes a registration, and tells of other programs under the same name, each once.
+// registered records a registration, and warns once of each other program under the same name.
 func (in *Inbox) registered(mine Registration, others []Registration) {
 	n := &in.names
 	n.mu.Lock()
@@ -95,8 +95,8 @@ func (in *Inbox) warnOfOther(mine, other Registration) {
 		"program", mine.Program, "topic", mine.Topic, "other_program", other.Program, "other_topic", other.Topic)
 }
 
-// register tells the store of the leases whose handler it is. It is only for the warning: a store
-// that fails is asked again later, and says so when a lease is acquired.
+// register registers the handler with the store of the leases. It is only for the warning: after a
+// failure the store is asked again later, and the next Acquire reports the error.
 func (a *AtLeastOnce) register(ctx context.Context, e Event) {
 	scope := once.Scope("inbox", e.Consumer, e.Handler)
 	a.names.Register(ctx, scope, time.Second,

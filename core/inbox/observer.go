@@ -23,29 +23,29 @@ type Observer struct {
 	Stale func(Info)
 	// InProgress: another process works on the event.
 	InProgress func(Info)
-	// Failed: the message was not processed, and is not acknowledged. [Info.Err] says why.
+	// Failed: the message was not processed, and is not acknowledged. [Info.Err] is the reason.
 	Failed func(Info)
 	// Dead: the event was given up now, or was delivered while it was dead. [Info.Err] wraps
 	// ErrInvalidMessage when the message has no usable id. Such a message is in no table.
 	Dead func(Info)
 	// Produced: the handler produced this many messages, which were written to the outbox in a
 	// transaction that is not committed yet: see [Produced]. Module inbox, whose handlers return
-	// messages, says so by itself.
+	// messages, reports them itself.
 	Produced func(info Info, messages int)
 	// Cached: the cache was asked.
 	Cached func(info Info, hit bool)
-	// Cleaned: this many events and keys were deleted, or err says why Cleanup failed.
+	// Cleaned: Cleanup deleted this many events and keys, and failed with err unless it is nil.
 	Cleaned func(deleted int, err error)
 }
 
 // Info describes one delivery of an event.
 type Info struct {
 	Event Event
-	// Attempt is the number of the attempt, with those that failed. 0: the number is not known, or
+	// Attempt is the number of the attempt, failed ones included. 0: the number is not known, or
 	// the consumer stops and this was none.
 	Attempt    int
 	Duration   time.Duration // since the message came
-	OccurredAt time.Time     // the time of the event; zero when its headers do not say
+	OccurredAt time.Time     // the time of the event; zero if its headers have none
 	Err        error         // set for Failed and Dead
 }
 
@@ -63,7 +63,7 @@ func (in *Inbox) withProduced(ctx context.Context, d delivery) context.Context {
 	if o := in.cfg.Observer; o == nil || o.Produced == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, producedKey{}, func(n int) { in.obs.Produced(d.told(0, nil), n) })
+	return context.WithValue(ctx, producedKey{}, func(n int) { in.obs.Produced(d.infoAfter(0, nil), n) })
 }
 
 // withDefaults returns a copy in which a nil field does nothing.
@@ -120,10 +120,10 @@ func code(err error, class core.Class) string {
 // Fields may be nil. Many goroutines call them. They must be fast, must not block and must not
 // panic. Without a Tracer, tracing costs nothing. New fields may be added.
 type Tracer struct {
-	// Process is called before a message is processed, or the messages of one batch. ctx is that of
-	// the call. The handler, and the transaction around it, get the context that Process returns,
-	// which must be ctx or a child of it. consumer is that of the Inbox. end is called once, with a
-	// result for each message, also if the handler panics. It must not keep the slices.
+	// Process is called before a message is processed, or the messages of one batch. ctx is the
+	// context of the call. The handler, and the transaction around it, get the context that Process
+	// returns, which must be ctx or a child of it. consumer is Config.Consumer. end is called once,
+	// with a result for each message, also if the handler panics. It must not keep the slices.
 	Process func(ctx context.Context, consumer string, msgs []Message) (
 		processCtx context.Context, end func(results []Result))
 }

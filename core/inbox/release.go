@@ -19,7 +19,7 @@ import (
 // Errors of [Release] that callers branch on with errors.Is. All released messages are in their
 // topics, and all others are still in the queue.
 var (
-	// ErrParkedAgain: a released message was given up again. The error says why. Repair the
+	// ErrParkedAgain: a released message was given up again. The error has the reason. Repair the
 	// consumer, and release again.
 	ErrParkedAgain = errors.New("inbox: a released message was given up again; the messages that were not sent are " +
 		"still in the queue; repair the consumer and release again")
@@ -30,9 +30,9 @@ var (
 		"were not sent are still in the queue; see that the consumer runs and release again")
 )
 
-// Headers of a parked message. The names are those of Watermill's PoisonQueue, and of the option
-// Poison of module inbox. A program that parks messages itself sets them, so that [Release] can
-// deliver the messages again.
+// Headers of a parked message. Watermill's PoisonQueue, and the option Poison of module inbox, use
+// the same names. A program that parks messages itself sets them, so that [Release] can deliver the
+// messages again.
 const (
 	HeaderParkedReason   = "reason_poisoned"   // the error for which it was given up
 	HeaderParkedTopic    = "topic_poisoned"    // where it was consumed; required by Release
@@ -51,12 +51,13 @@ const (
 	headerNATSMsgID = "Nats-Msg-Id"
 )
 
-// Queue is a poison queue, as it is when it is opened: messages that are parked later are not in it.
-// Packages amqpbridge, franzbridge, natsbridge and redisbridge open those of their brokers. It is
-// used by one goroutine.
+// Queue is a poison queue, as it is when it is opened: messages that are parked later are not in
+// it. Packages amqpbridge, franzbridge, natsbridge and redisbridge open queues of their brokers. It
+// is used by one goroutine.
 type Queue interface {
-	// Next returns the next message, each message once, and those of a key in the order in which
-	// they were parked. The error is io.EOF at the end, which the broker tells. Raw is for Ack.
+	// Next returns the next message, each message once, and the messages of a key in the order in
+	// which they were parked. The error is io.EOF at the end of the queue, as the broker reports
+	// it. Raw is for Ack.
 	Next(ctx context.Context) (Message, error)
 	// Ack takes a message that Next returned out of the queue, and returns when the broker has
 	// confirmed it. A message that is not acknowledged stays where it is, also if the process is
@@ -71,7 +72,7 @@ type Sender interface {
 	Send(ctx context.Context, topic string, msg Message) error
 }
 
-// ReleaseRequest says which messages of a poison queue are released. From, To, Actor and Reason are
+// ReleaseRequest selects the messages of a poison queue to release. From, To, Actor and Reason are
 // required; a DryRun needs only From.
 type ReleaseRequest struct {
 	From Queue  // the poison queue; the caller closes it
@@ -91,7 +92,8 @@ type ReleaseRequest struct {
 	// Before is called before a message is sent, with its new payload if Edit changed it, else nil.
 	// An error ends Release, and the message stays in the queue.
 	Before func(ctx context.Context, p Parked, payload []byte) error
-	// DryRun counts what would be released, in [Released.Groups] too, and changes nothing.
+	// DryRun counts the messages that would be released, in [Released.Groups] too, and changes
+	// nothing.
 	DryRun bool
 	// Wait is how long Release waits until a released message is processed. Default: 1 minute.
 	Wait time.Duration
@@ -105,10 +107,10 @@ type Parked struct {
 	Key     Key       // names its event in the table
 	Topic   string    // where it was consumed
 	Reason  string    // the error for which it was given up
-	At      time.Time // when it was parked; zero if the message does not say it
+	At      time.Time // when it was parked; zero if the message does not carry it
 }
 
-// Released counts what Release did, or would do.
+// Released counts the results of Release, or of a dry run.
 type Released struct {
 	// Sent is how many messages are in their topics again. Processed is how many of these were
 	// handled before Release returned.
@@ -117,8 +119,8 @@ type Released struct {
 	// Done is how many messages were only taken out of the queue, because their events were
 	// processed or discarded already.
 	Done int `json:"done"`
-	// Kept is how many messages were looked at and stay in the queue. Select refused them, or they
-	// have no usable event id or no topic, or they are those of another consumer.
+	// Kept is how many messages were examined and stay in the queue. Select refused them, or they
+	// have no usable event id or no topic, or they belong to another consumer.
 	Kept int `json:"kept"`
 	// Behind is how many of the kept ones Select takes. They wait for a message of their handler and
 	// key that it has refused, so that the order of the key is kept.
@@ -209,7 +211,7 @@ func (req ReleaseRequest) withDefaults() ReleaseRequest {
 	return req
 }
 
-// orderOf is what a handler processes in order.
+// orderOf identifies messages that a handler processes in order.
 type orderOf struct{ handler, topic, tenant, key string }
 
 // release is one run of Release.
@@ -220,7 +222,7 @@ type release struct {
 	id     string
 	size   int              // how many messages are sent before their outcome is awaited
 	wave   []Key            // events that were sent and whose outcome is not known
-	kept   map[orderOf]bool // those of which a message was kept
+	kept   map[orderOf]bool // keys of which a message was kept
 	groups releaseGroups
 }
 
@@ -317,7 +319,7 @@ func (r *release) send(ctx context.Context, p Parked, state State) error {
 	return r.From.Ack(ctx, p.Message)
 }
 
-// parkedHeaders are those that a released message has no longer.
+// parkedHeaders are removed from a released message.
 var parkedHeaders = []string{
 	HeaderParkedReason, HeaderParkedTopic, HeaderParkedHandler, headerSubscriber, HeaderParkedConsumer, HeaderParkedAt,
 	headerKeptBy, headerNATSMsgID, core.HeaderSource,

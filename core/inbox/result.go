@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/repeat"
 )
 
-// Action is what to do with a message.
+// Action is the answer to a message.
 type Action uint8
 
 // Actions.
@@ -25,10 +25,10 @@ const (
 	Retry
 	// Dead: the event was given up, and processing it again changes nothing. First put the message,
 	// with its payload, where a person finds it, such as a dead-letter queue. Then acknowledge it.
-	// A broker that keeps messages, such as Kafka, keeps this one too, and the table says where it
-	// is. But there is no row for a message without a usable id, whose [Result.Err] wraps
-	// ErrInvalidMessage, nor for one that an AtLeastOnce gave up: nothing else keeps those. Every
-	// other [Result.Err] of a dead event wraps [ErrDead].
+	// A broker that keeps messages, such as Kafka, keeps this one too, and the table has its place.
+	// But two kinds of message have no row, so that nothing else keeps them: a message without a
+	// usable id, whose [Result.Err] wraps ErrInvalidMessage, and a message that an AtLeastOnce gave
+	// up. Every other [Result.Err] of a dead event wraps [ErrDead].
 	Dead
 )
 
@@ -47,24 +47,23 @@ const (
 	givenUp   = "dead"
 )
 
-// Result says what to do with a message.
+// Result is the answer to a message.
 type Result struct {
 	Action Action
-	// Outcome says why, for logs and traces, in the words of the metrics: processed, duplicate,
-	// stale, in_progress, failed or dead. [Observer] says what each one means.
+	// Outcome is the reason, for logs and traces, in the words of the metrics: processed,
+	// duplicate, stale, in_progress, failed or dead. [Observer] describes them.
 	Outcome string
 	// After is how long to wait before the message is processed or delivered again, because most
-	// brokers deliver a rejected message again at once. See [Config.RetryPause]. With Dead it is not
-	// zero when the event was dead before and its message came again, because nobody took it out of
-	// the queue.
+	// brokers deliver a rejected message again at once. See [Config.RetryPause]. With Dead it is
+	// not zero when the event was dead before and its message came again from the queue.
 	After time.Duration
-	// Err says why; nil for Ack. Final(Err) is true for Dead only.
+	// Err is the reason for Retry and Dead; nil for Ack. Final(Err) is true for Dead only.
 	Err error
 }
 
 // Again waits for After and reports whether the message is to be processed again: the Action is
 // Retry, and ctx did not end meanwhile. Again is for clients that do not reject single messages,
-// those of Kafka for example:
+// such as Kafka's:
 //
 //	res := in.Process(ctx, msg, handle)
 //	for res.Again(ctx) {
@@ -90,8 +89,8 @@ func inProgress(after time.Duration, err error) Result {
 	return Result{Action: Retry, Outcome: busy, After: after, Err: err}
 }
 
-// retry returns the Result of a message whose event is not processed and not dead, whatever err
-// says: it may be about another event.
+// retry returns the Result of a message whose event is not processed and not dead. It marks a final
+// err as not final, because err may be about another event.
 func retry(after time.Duration, err error) Result {
 	if Final(err) {
 		err = &verdict{err, false}
@@ -100,12 +99,12 @@ func retry(after time.Duration, err error) Result {
 }
 
 // dead returns the Result of a message that the inbox gave up. Only Inbox.dead and Inbox.invalid
-// call it, never because of what an error wraps.
+// call it, whatever an error wraps.
 func dead(after time.Duration, err error) Result {
 	return Result{Action: Dead, Outcome: givenUp, After: after, Err: &verdict{err, true}}
 }
 
-// verdict is an error with what the inbox decided. Final finds the outermost one.
+// verdict is an error with the inbox's decision. Final finds the outermost one.
 type verdict struct {
 	error
 	dead bool
@@ -116,7 +115,7 @@ func (v *verdict) Unwrap() error { return v.error }
 
 // Errors that callers branch on with errors.Is.
 var (
-	// ErrInvalidMessage: the message has no event id, or one that no table can keep. Nothing was
+	// ErrInvalidMessage: the message has no event id, or an id that no table can keep. Nothing was
 	// written. A further delivery has the same result: send the message to a dead-letter queue.
 	ErrInvalidMessage = errors.New("inbox: invalid message")
 
@@ -133,7 +132,7 @@ var (
 	// the transaction or by a statement (COMMIT; on MySQL and MariaDB also CREATE, ALTER,
 	// TRUNCATE). The event counts as processed, even if the handler failed afterwards: when the
 	// message comes again, the handler does not run, and the rest of its work stays undone. The
-	// error also wraps that of the handler. Leave the end of the transaction to the inbox.
+	// error also wraps the handler's error. Leave the end of the transaction to the inbox.
 	ErrTransactionEnded = errors.New("inbox: the handler ended the transaction of the inbox itself, and its event " +
 		"counts as processed: leave COMMIT, and statements that imply it, out of handlers")
 
@@ -160,7 +159,7 @@ var (
 		"or does the Pub/Sub preserve its publisher's context?")
 )
 
-// panicked is the error for what recover returned in a deferred function.
+// panicked is the error for a result of recover in a deferred function.
 func panicked(v any) error { return fmt.Errorf("%w: %w", ErrPanicked, core.NewPanicError(v)) }
 
 // Final reports whether processing the same message again cannot help. For the error of a Result
@@ -177,7 +176,7 @@ func Final(err error) bool {
 	return ok && class == core.ClassPermanent
 }
 
-// pauses says how long a message that failed is held before it is rejected, because most brokers
+// pauses returns how long to hold a failed message before it is rejected, because most brokers
 // deliver a rejected message again at once.
 type pauses struct {
 	first, max time.Duration

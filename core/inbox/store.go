@@ -24,9 +24,9 @@ type Store interface {
 	// attempt. If there was a row already, it returns the state of the row. While another
 	// transaction works on the same event, Begin waits until that transaction has ended.
 	Begin(ctx context.Context, tx core.Tx, e Event) (state State, attempt int, err error)
-	// BeginBatch does for many events of one consumer and handler what Begin does for one. A
-	// further copy of an event that is fresh in the batch is StateProcessed, because it commits
-	// with the first. A copy of any other event has the state of the first.
+	// BeginBatch is Begin for many events of one consumer and handler. A further copy of an event
+	// that is fresh in the batch is StateProcessed, because it commits with the first. A copy of
+	// any other event has the state of the first.
 	BeginBatch(ctx context.Context, tx core.Tx, events []Event) ([]State, error)
 	// Advance compares the event with the newest one that the handler has processed of the same
 	// tenant, topic and key, in tx. If the event is newer, Advance records it as the newest and
@@ -57,11 +57,11 @@ type Store interface {
 	CleanupKeys(ctx context.Context, consumer string, keep time.Duration, limit int) (deleted int, err error)
 }
 
-// Registration says which program serves a handler.
+// Registration records which program serves a handler.
 type Registration struct {
 	Consumer, Handler string
 	Program           string // the path of its main package
-	Topic             string // what it reads
+	Topic             string // the topic that it reads
 }
 
 // State is the state of an event in a Store.
@@ -69,7 +69,7 @@ type State uint8
 
 // States of an event.
 const (
-	// StateFresh: the event is new. Its row says processed as soon as the transaction commits.
+	// StateFresh: the event is new. It counts as processed as soon as the transaction commits.
 	StateFresh State = iota + 1
 	// StateProcessed: the event was processed before, or a person discarded it.
 	StateProcessed
@@ -87,7 +87,7 @@ var stateNames = []string{
 // String returns the name used in logs and metrics.
 func (s State) String() string { return enum.Name(stateNames, s, "state") }
 
-// Failure says how a handler failed.
+// Failure describes a handler's failure.
 type Failure struct {
 	Event Event
 	// Code is short and stable, at most 64 bytes. An error with a method InboxCode() string names
@@ -108,7 +108,7 @@ type Failure struct {
 type DeadEvent struct {
 	Event
 	Attempts   int
-	Code, Text string    // those of the last failure
+	Code, Text string    // of the last failure
 	ReceivedAt time.Time // when it failed first, or was redriven
 	FailedAt   time.Time
 }
@@ -123,12 +123,12 @@ type DeadQuery struct {
 	After    *DeadEvent // the last event of the page before
 }
 
-// Cache is a faster memory of processed events in front of the table, such as Redis. If it knows an
-// event, the message is acknowledged without a query. If it does not know the event, or fails, the
-// table decides. An event is remembered only after its commit, and its row says processed until it
-// is deleted. So an entry is wrong only if it outlives its row; a message is then acknowledged, and
-// not processed. The cache must forget an event before the table does ([Config.Retention]), and must
-// be emptied after a restore of the database or a failover that lost commits.
+// Cache is a faster memory of processed events in front of the table, such as Redis. If it has an
+// event, the message is acknowledged without a query. If it does not have the event, or fails, the
+// table decides. An event is added only after its commit, and its row stays processed until it is
+// deleted. So an entry is wrong only if it outlives its row; a message is then acknowledged, and
+// not processed. The cache must forget an event before the table does ([Config.Retention]), and
+// must be emptied after a restore of the database or a failover that lost commits.
 //
 // Discard leaves the cache alone, because an entry of a discarded event is right. Redrive calls
 // Forget of the cache of its own Inbox. If processes do not share one cache, another

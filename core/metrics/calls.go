@@ -27,7 +27,7 @@ func (c *callMetrics) ended(outcome string) {
 	}
 }
 
-// newEffectMetrics returns those of command.WorkerConfig.Observer, by channel.
+// newEffectMetrics counts command.WorkerConfig.Observer's callbacks, by channel.
 func newEffectMetrics(m Meter, cfg Config) *series[*callMetrics] {
 	return newCallMetrics(
 		cfg,
@@ -59,7 +59,7 @@ func (s *Set) Effects() func(command.ExecInfo) {
 	}
 }
 
-// newHTTPMetrics returns those of httpkey.Config.Observer, by route.
+// newHTTPMetrics counts httpkey.Config.Observer's callbacks, by route.
 func newHTTPMetrics(m Meter, cfg Config) *series[*callMetrics] {
 	return newCallMetrics(
 		cfg,

@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/ormoutbox/ormoutbox/core/once"
 
-// keyMetrics are those of once.Observer.
+// keyMetrics counts once.Observer callbacks.
 type keyMetrics struct {
 	*cleanup
 	scopes *series[*scopeMetrics]

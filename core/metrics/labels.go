@@ -13,7 +13,7 @@ type series[T any] struct {
 
 	mu    sync.RWMutex
 	of    map[string]T
-	extra int // values beyond those that were there from the start
+	extra int // values in addition to the initial ones
 }
 
 func newSeries[T any](limit int, mk func(value string) T, known ...string) *series[T] {
@@ -24,7 +24,7 @@ func newSeries[T any](limit int, mk func(value string) T, known ...string) *seri
 	return s
 }
 
-// get returns the metrics of a value, or those of "_other".
+// get returns the metrics of a value, or of "_other".
 func (s *series[T]) get(value string) T {
 	s.mu.RLock()
 	t, ok := s.of[value]

@@ -21,7 +21,7 @@ var outcomes = map[core.PublishResult]string{
 	core.PublishUnavailable: "unavailable",
 }
 
-// outboxMetrics are those of core.Observer.
+// outboxMetrics counts core.Observer callbacks.
 type outboxMetrics struct {
 	topics *series[*topicMetrics]
 	types  *series[map[core.PublishResult]Counter]
@@ -134,8 +134,8 @@ var actions = []string{
 // bools are the values of label ordered.
 var bools = []string{"true", "false"}
 
-// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. To have one
-// of your own too, join them with core.TeeObserver.
+// Outbox returns the observer of core.Config, and of Config.Observer of each adapter. Join it with
+// an observer of your own by core.TeeObserver.
 func (s *Set) Outbox() *core.Observer {
 	o := s.outbox
 	return &core.Observer{

@@ -156,8 +156,8 @@ func newWatch(m Meter, cfg Config, sparing bool) *watch {
 	}
 }
 
-// Watch says which outbox Samples asks, and whose audit rows it counts in outbox_audit_rows_total.
-// A second call replaces it.
+// Watch sets the outbox that Samples asks, and whose audit rows outbox_audit_rows_total counts. A
+// second call replaces it.
 func (s *Set) Watch(outbox Backlogger) {
 	w := s.watch
 	var sources []*source
@@ -219,7 +219,7 @@ func pauses(ctx context.Context, o operated) ([]Sample, error) {
 	}, err
 }
 
-// WatchEffects says whose backlog of effects Samples asks for. A second call replaces it.
+// WatchEffects sets the backlog of effects that Samples asks for. A second call replaces it.
 func (s *Set) WatchEffects(backlog func(context.Context) ([]command.Backlog, error)) {
 	w := s.watch
 	ask := func(ctx context.Context) ([]Sample, error) {
@@ -243,8 +243,8 @@ func (s *Set) WatchEffects(backlog func(context.Context) ([]command.Backlog, err
 	w.set(&w.effects, []*source{{every: w.every, ask: ask}})
 }
 
-// WatchInbox says whose failures of consumers Samples asks for: (*inbox.Inbox).Backlog. A second call
-// replaces it.
+// WatchInbox sets the backlog of consumers that Samples asks for: (*inbox.Inbox).Backlog. A second
+// call replaces it.
 func (s *Set) WatchInbox(backlog func(context.Context) ([]inbox.Backlog, error)) {
 	w := s.watch
 	ask := func(ctx context.Context) ([]Sample, error) {
@@ -276,7 +276,7 @@ func inboxSamples(b inbox.Backlog) []Sample {
 	}
 }
 
-// WatchTypes says which outbox Samples asks for its backlog by event type, at most every fourth
+// WatchTypes sets the outbox that Samples asks for its backlog by event type, at most every fourth
 // time that it asks for the others, because it reads more rows. A second call replaces it.
 func (s *Set) WatchTypes(backlog func(context.Context) ([]core.TypeBacklog, error)) {
 	w := s.watch
@@ -311,9 +311,9 @@ func typeSamples(list []core.TypeBacklog, types []string) (all []Sample) {
 	return all
 }
 
-// WatchLog says which readers of the log Samples asks, each for its slot. A slot that two of them
-// have is that of the first; the questions to the other one count as failures. A second call
-// replaces them all.
+// WatchLog sets the readers of the log that Samples asks, each for its slot. If two have the same
+// slot, the first one counts, and questions to the other count as failures. A second call replaces
+// them all.
 func (s *Set) WatchLog(backlogs ...func(context.Context) (core.LogBacklog, error)) {
 	w := s.watch
 	owners := map[string]int{} // the relay of each slot

@@ -20,7 +20,7 @@ type Config struct {
 	TxStore TxStore
 
 	// Lease is how long a key stays held by a process that died. Work may take longer: the lease is
-	// extended whenever a third of it has passed. Default: 30 s, at most MaxLease.
+	// extended at each third of it. Default: 30 s, at most MaxLease.
 	Lease time.Duration
 	// TTL is how long finished work is remembered. A later call runs the work again. TTL must be
 	// longer than the time in which any caller may ask again. Default: 24 h, at most MaxTTL.
@@ -53,8 +53,8 @@ type Config struct {
 	// call at the latest. A call that has not returned a second later is abandoned, and no other
 	// call begins until it returns. The archive does not get a key that was used again after its
 	// time to live and before the cleanup. Every process that cleans up needs the same Archive.
-	// Store must be an Archiver, as that of package sqlonce is. The store of package redisonce is
-	// none, because Redis deletes expired keys by itself. Default: none.
+	// Store must be an Archiver, such as package sqlonce's. Package redisonce's store is not,
+	// because Redis deletes expired keys itself. Default: none.
 	Archive func(ctx context.Context, keys []ArchivedKey) error
 
 	// Observer is called with everything that happens, for metrics. Default: none.
@@ -103,7 +103,7 @@ func (c Config) Validate() error {
 type Observer struct {
 	// Decided: a store answered a request for a key, or failed to (State is 0 then).
 	Decided func(info DecideInfo)
-	// Ran: the work was run. Err says whether its end was recorded.
+	// Ran: the work was run.
 	Ran func(info RunInfo)
 	// LeaseLost: the lease of running work was lost or could not be extended in time; its context
 	// has ended.

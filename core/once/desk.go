@@ -9,15 +9,14 @@ import (
 // is one. Every read is bounded. If the table is not in the database, the errors wrap
 // core.ErrNoTables.
 type Desk interface {
-	// Backlog counts the keys of each scope, by scope, of at most limit keys: those that expire
-	// last.
+	// Backlog counts at most limit keys by scope, the last to expire first.
 	Backlog(ctx context.Context, limit int) ([]Backlog, error)
-	// ListKeys returns a page of keys, those that expire last first. A query that makes no sense is
+	// ListKeys returns a page of keys, the last to expire first. A query that makes no sense is
 	// refused with an error wrapping [ErrInvalidRequest].
 	ListKeys(ctx context.Context, q KeyQuery) (KeyPage, error)
 }
 
-// KeyStatus says where the work of a key is.
+// KeyStatus is the progress of a key's work.
 type KeyStatus string
 
 // Statuses of a key.
@@ -38,7 +37,7 @@ type Backlog struct {
 	// Oldest is how long ago the lease ended of the key that was abandoned first, by the clock of
 	// the database. Zero: there is none.
 	Oldest time.Duration `json:"oldest"`
-	// More says that keys were left out that expire earlier.
+	// More: keys that expire earlier were left out.
 	More bool `json:"more,omitempty"`
 }
 
@@ -56,8 +55,8 @@ type KeyPage struct {
 	Keys []StoredKey
 	// Next is KeyQuery.After of the next page. Empty: this is the last page.
 	Next string
-	// Truncated says that the page is short, perhaps empty, because 10,000 keys were looked at. More
-	// keys may follow: go on with Next. A query with Scope and ID looks through the keys of the scope
+	// Truncated: the page is short, perhaps empty, because 10,000 keys were examined. More keys may
+	// follow: go on with Next. A query with Scope and ID looks through the keys of the scope
 	// instead, and is never truncated.
 	Truncated bool
 }

@@ -24,8 +24,8 @@
 //	res, replayed, err := runner.Do(ctx, key, once.FingerprintOf(body),
 //		func(ctx context.Context) (once.Result, error) { ... })
 //
-// A Fingerprint distinguishes a repeated request from one that reuses the key for other work. The
-// other work is refused. Results are kept for [Config.TTL]. Then Run deletes them.
+// A Fingerprint distinguishes a repeated request from a reuse of the key for other work. The other
+// work is refused. Results are kept for [Config.TTL]. Then Run deletes them.
 //
 // Store and TxStore are for authors of stores. Package outboxtest has the suites they pass, and a
 // store in memory for tests.

@@ -10,8 +10,8 @@ import (
 
 // Errors that callers check with errors.Is.
 var (
-	// ErrInvalidKey: a key or a part of it is not acceptable. The text names every problem. Nothing
-	// was written.
+	// ErrInvalidKey: a key or a part of it is invalid. The text names every problem. Nothing was
+	// written.
 	ErrInvalidKey = errors.New("once: invalid key")
 
 	// ErrInvalidRequest: a request to a store lacks something or is out of range. Nothing was

@@ -68,8 +68,8 @@ func (k Key) String() string {
 	return keyEscaper.Replace(k.Scope) + "|" + keyEscaper.Replace(k.Tenant) + "|" + keyEscaper.Replace(k.ID)
 }
 
-// Fingerprint tells whether two uses of one key are for the same work. The zero Fingerprint matches
-// every other.
+// Fingerprint identifies the work for which a key is used. The zero Fingerprint matches every
+// other.
 type Fingerprint [sha256.Size]byte
 
 // FingerprintOf returns the SHA-256 of the parts with their lengths, so that ("ab", "c") and ("a",
@@ -88,7 +88,7 @@ func FingerprintOf(parts ...[]byte) Fingerprint {
 // IsZero reports whether f is the zero Fingerprint.
 func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 
-// Matches reports whether f and g are the same, or one of them is zero.
+// Matches reports whether f and g are equal, or one of them is zero.
 func (f Fingerprint) Matches(g Fingerprint) bool { return f == g || f.IsZero() || g.IsZero() }
 
 // String returns f in hexadecimal digits, and "" for the zero Fingerprint.
@@ -103,7 +103,7 @@ func (f Fingerprint) String() string {
 const MaxMeta = 16 << 10
 
 // Result is the part of finished work that is kept and returned to later calls. Use the zero Result
-// if callers need to know only that the work is done.
+// if callers need no result.
 type Result struct {
 	// Data is opaque. Its limit is [Config.MaxResult]. Empty and nil are the same.
 	Data []byte

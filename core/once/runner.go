@@ -66,11 +66,11 @@ func (r *Runner) request(key Key, fp Fingerprint) Request {
 // Do runs fn and keeps its result, in the lease form. If the work was done before, Do returns the
 // kept result, and replayed is true.
 //
-// While fn runs, its lease is extended whenever a third of it has passed. If the lease is lost, the
-// context of fn ends with the cause [ErrLeaseLost]. fn should then stop, because another holder may
-// have begun. [ClaimOf] gives fn the fence for systems that check one. If fn returns an error or
-// panics, the key is free at once. [AttemptOf] tells fn which attempt it is. After a crash between
-// the effects of fn and the end of Do, fn runs again when the lease is over. So this form is
+// While fn runs, its lease is extended at each third of it. If the lease is lost, the context of fn
+// ends with the cause [ErrLeaseLost]. fn should then stop, because another holder may have begun.
+// [ClaimOf] gives fn the fence for systems that check one. If fn returns an error or panics, the
+// key is free at once. [AttemptOf] gives fn the number of its attempt. After a crash between the
+// effects of fn and the end of Do, fn runs again when the lease is over. So this form is
 // at-least-once for effects that are not idempotent. DoTx and RunInTx are exactly-once.
 //
 // Before fn ran, Do may return [ErrInvalidKey], [ErrFingerprintMismatch], [ErrInProgress] with
@@ -143,11 +143,11 @@ func ended(ctx context.Context, key Key) error {
 }
 
 // ask bounds one request to the store, because a store that hangs gives no answer. A request that
-// failed is repeated once: without the answer, nobody would release the key. The key of a request
-// that got no answer in time is given back later. The end of ctx
-// does not end the request: the store may have given the key to this process already, and without
-// the answer the process could not give it back. The caller does not wait for that: a key that is
-// granted after it has left is given back.
+// failed is repeated once: without its answer, the key would not be released. The key of a request
+// that got no answer in time is given back later. The end of ctx does not end the request: the
+// store may have given the key to this process already, and without the answer the process could
+// not give it back. The caller does not wait for that: a key that is granted after it has left is
+// given back.
 func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 	acquire := func() (Acquired, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StoreTimeout)
@@ -161,7 +161,7 @@ func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 		}
 		return got, err
 	}
-	if _, ok := ctx.Deadline(); !ok { // a caller that is canceled is told of the key that it gives back
+	if _, ok := ctx.Deadline(); !ok { // a caller that is canceled gets an error, and the key is given back
 		return acquire()
 	}
 	type answer struct {
@@ -186,8 +186,8 @@ func (r *Runner) ask(ctx context.Context, req Request) (Acquired, error) {
 	}
 }
 
-// askToGiveBack asks again for a key after a connection has said nothing for StoreTimeout. The store
-// may have given the key.
+// askToGiveBack asks again for a key after a connection was silent for StoreTimeout. The store may
+// have given the key.
 func (r *Runner) askToGiveBack(ctx context.Context, req Request) {
 	askCtx, cancel := context.WithTimeout(ctx, r.cfg.StoreTimeout)
 	defer cancel()
@@ -195,7 +195,7 @@ func (r *Runner) askToGiveBack(ctx context.Context, req Request) {
 	r.giveBack(ctx, req, got, err)
 }
 
-// giveBack frees a key if an answer, for which nobody waits any more, has granted it.
+// giveBack frees a key if a late answer has granted it.
 func (r *Runner) giveBack(ctx context.Context, req Request, got Acquired, err error) {
 	if err != nil || got.State != Fresh {
 		return
@@ -313,14 +313,14 @@ func ClaimOf(ctx context.Context) (c Claim, ok bool) {
 	return c, ok
 }
 
-// Attempt describes one run of the work, and says how its failure counts. It belongs to one run.
-// Goroutines must not call its methods at the same time.
+// Attempt describes one run of the work, and controls how its failure counts. It belongs to one
+// run. Goroutines must not call its methods at the same time.
 type Attempt struct {
 	// Number is how often the key was acquired since it was new, this run included. 0: the store
 	// does not count.
 	Number int
 	// Age is the time since the key was first acquired. 0: this is the first attempt, or the store
-	// does not know.
+	// has no count.
 	Age time.Duration
 
 	left int // attempts that count after a failure
@@ -333,16 +333,15 @@ func AttemptOf(ctx context.Context) *Attempt {
 	return a
 }
 
-// Refund says that this attempt does not count if it fails, because the failure is not the fault of
-// the work.
+// Refund makes a failure of this attempt not count, because the work has no part in the failure.
 func (a *Attempt) Refund() {
 	if a != nil {
 		a.left = max(a.Number-1, 0)
 	}
 }
 
-// Reset says that no attempt counts any more if this one fails. The key is then like a new one, its
-// age included. Call it when the work is given up and handed to a person.
+// Reset sets the count of attempts to zero if this attempt fails. The key is then like a new one,
+// its age included. Call it when the work is given up and handed to a person.
 func (a *Attempt) Reset() {
 	if a != nil {
 		a.left = 0

@@ -53,7 +53,7 @@ type Store interface {
 	Release(ctx context.Context, c Claim, attempts int) error
 
 	// Cleanup deletes at most limit keys whose time to live is over and that no process holds. It
-	// returns how many it deleted. A store that expires keys by itself returns 0.
+	// returns how many it deleted. A store that expires keys itself returns 0.
 	Cleanup(ctx context.Context, limit int) (deleted int, err error)
 }
 
@@ -176,7 +176,7 @@ type Acquired struct {
 	// 0: the store does not count.
 	Attempt int
 	// Age is the time since the key was first acquired. Fresh only. 0: this is the first time, or
-	// the store does not know.
+	// the store has no count.
 	Age time.Duration
 	// TakenOver: an earlier holder disappeared. Fresh only.
 	TakenOver bool
@@ -214,8 +214,8 @@ type Archiver interface {
 	) (deleted int, err error)
 }
 
-// Registrar is a Store or a TxStore that remembers for a week which programs use a scope, so that two
-// programs that chose one name by mistake can be told. The stores of package sqlonce and of module
+// Registrar is a Store or a TxStore that remembers for a week which programs use a scope, to warn
+// if two programs chose one name by mistake. The stores of package sqlonce and of module
 // inbox/redisonce are Registrars.
 type Registrar interface {
 	// Register writes that the program uses the scope now, and returns the others that do. It does so

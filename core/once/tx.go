@@ -16,8 +16,8 @@ import (
 // commit together, so these changes happen exactly once. A rollback leaves no trace. DoTx waits for
 // another transaction that works on the same key.
 //
-// If DoTx returns an error, roll the transaction back. sqltx.Retryable(err) says whether to run it
-// again as a whole. RunInTx does so by itself. Before fn ran, DoTx may return [ErrInvalidKey],
+// If DoTx returns an error, roll the transaction back. sqltx.Retryable(err) reports whether to run
+// it again as a whole, as RunInTx does. Before fn ran, DoTx may return [ErrInvalidKey],
 // ErrFingerprintMismatch, [ErrInProgress] (the key is held in the lease form), [ErrAbandoned] or
 // ErrStore. After fn ran, it may return the error of fn, [ErrLeaseLost] (fn rolled back a savepoint
 // around itself), [ErrInvalidResult] or [ErrStore].
@@ -62,9 +62,9 @@ func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int,
 				panicked = recover()
 				err = didNotReturn(panicked)
 			}
-			// The row of the key already says done. If the caller commits in spite of the error,
-			// the work would never be run again. In a broken transaction this statement fails, and
-			// so will the commit.
+			// The row of the key is done already. If the caller commits in spite of the error, the
+			// work would never be run again. In a broken transaction this statement fails, and so
+			// will the commit.
 			_ = r.cfg.TxStore.ReleaseTx(context.WithoutCancel(ctx), tx, c)
 		}
 		r.obs.Ran(RunInfo{Key: c.Key, Form: formTx, Attempt: attempt, Duration: time.Since(start), Err: err})
@@ -91,7 +91,7 @@ func (r *Runner) runTx(ctx context.Context, tx core.Tx, c Claim, attempt int,
 // RunInTx is DoTx in a transaction of t that it opens and ends. If the transaction failed only
 // because of other transactions (sqltx.Retryable), RunInTx runs it again as a whole, at most ten
 // times and for twenty seconds. So fn may run more than once. The changes of a failed run are
-// rolled back. A commit whose answer was lost is run again too, and the key tells whether it
+// rolled back. A commit whose answer was lost is run again too, and the key shows whether it
 // committed.
 //
 // Within a transaction that ctx carries and t joins, t opens a savepoint, and nothing is repeated.

@@ -30,9 +30,9 @@ type API struct {
 
 // New returns the API of an Outbox whose tables the Store reads and changes. Programs with the
 // tables of package sqloutbox call sqlops.New. In memory a *outboxtest.Repository is a Store. Give
-// New the Outbox that runs the relay, if this process has one: Explain then knows which
-// destinations are stopped, and a redrive wakes the relay. Give every Outbox the DeadPolicy of the
-// relay. New uses no database.
+// New the Outbox that runs the relay, if this process has one: Explain then has the list of stopped
+// destinations, and a redrive wakes the relay. Give every Outbox the DeadPolicy of the relay. New
+// uses no database.
 func New(ob *core.Outbox, store Store) (*API, error) {
 	if ob == nil || store == nil {
 		return nil, errors.New("ops: the Outbox or the Store is nil")
@@ -40,7 +40,7 @@ func New(ob *core.Outbox, store Store) (*API, error) {
 	return &API{outbox: ob, store: store, beside: newBesides(store)}, nil
 }
 
-// ListQuery says which events List returns.
+// ListQuery selects the events that List returns.
 type ListQuery struct {
 	Filter
 	Newest bool   // in reverse order
@@ -54,8 +54,8 @@ type Page struct {
 	// Next is ListQuery.After of the next page, with the same filter and direction. Empty: this is
 	// the last page.
 	Next string `json:"next,omitempty"`
-	// Truncated says that the page is short, perhaps empty, because MaxLook rows were looked at.
-	// More events may follow: go on with Next.
+	// Truncated: the page is short, perhaps empty, because MaxLook rows were examined. More events
+	// may follow: go on with Next.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
@@ -116,9 +116,9 @@ func (a *API) Count(ctx context.Context, f Filter) (Count, error) {
 	return Count{N: len(s.Events), More: s.Next != ""}, err
 }
 
-// Show returns all about an event. id is that of a row, or that of an event: an event with several
-// destinations has one row for each. The error wraps ErrNotFound if there is none, and
-// core.ErrInvalidRequest if id is empty or cannot be that of an event.
+// Show returns all about an event. id is a row's or an event's: an event with several destinations
+// has one row for each. The error wraps ErrNotFound if there is none, and core.ErrInvalidRequest if
+// id is empty or cannot be an id.
 func (a *API) Show(ctx context.Context, id string) ([]Details, error) {
 	events, err := a.find(ctx, id)
 	if err != nil {
@@ -183,16 +183,16 @@ func (a *API) find(ctx context.Context, id string) ([]Event, error) {
 	return s.Events, err
 }
 
-// Pause stops the events of a topic, or of all topics, on every relay of the table. It is that of
-// core.Outbox.
+// Pause stops the events of a topic, or of all topics, on every relay of the table. It calls
+// core.Outbox.Pause.
 func (a *API) Pause(ctx context.Context, req core.PauseRequest) error {
 	return a.outbox.Pause(ctx, req)
 }
 
-// Resume ends a pause, and reports whether there was one. It is that of core.Outbox.
+// Resume ends a pause, and reports whether there was one. It calls core.Outbox.Resume.
 func (a *API) Resume(ctx context.Context, req core.ResumeRequest) (resumed bool, err error) {
 	return a.outbox.Resume(ctx, req)
 }
 
-// Pauses returns what is paused now. It is that of core.Outbox.
+// Pauses returns the pauses that hold now. It calls core.Outbox.Pauses.
 func (a *API) Pauses(ctx context.Context) ([]core.Pause, error) { return a.outbox.Pauses(ctx) }

@@ -18,8 +18,8 @@ const (
 	AuditDiscardEffect  = "discard-effect"
 )
 
-// record writes audit rows about what is beside the outbox. Without tables of an outbox the changed
-// rows alone say who and why.
+// record writes audit rows about changes beside the outbox. Without tables of an outbox, actor and
+// reason are only in the changed rows.
 func (a *API) record(ctx context.Context, records []core.AuditRecord) error {
 	for i := range records {
 		if problem := who.Problem(records[i].Actor, records[i].Reason); problem != "" {
@@ -50,15 +50,15 @@ func (q *AuditQuery) match(r *core.AuditRecord) bool {
 	return is(q.Action, r.Action) && is(q.Actor, r.Actor) && is(q.Topic, r.Topic)
 }
 
-// AuditPage is a part of what people did, the newest first.
+// AuditPage is a part of the audit, the newest entries first.
 type AuditPage struct {
 	Records []core.AuditRecord `json:"records"`
 	// Next is AuditQuery.Before of the next page, which may be empty. 0: this is the last page.
 	Next int64 `json:"next,omitempty"`
 }
 
-// Audit lists what people did: who, when, why, and to which row. It looks at MaxLook rows and a
-// page more at most, so a page may be short.
+// Audit lists manual actions: who, when, why, and on which row. It looks at MaxLook rows and a page
+// more at most, so a page may be short.
 func (a *API) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err error) {
 	if q.Before < 0 {
 		return page, invalid("{AuditQuery.Before} %d is negative", q.Before)

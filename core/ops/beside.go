@@ -14,8 +14,8 @@ import (
 // CountLimit is where the counts of Consumers, Effects and IdempotencyKeys stop.
 const CountLimit = 100_000
 
-// Beside has the tables that may be beside those of an outbox. A field that is nil is not in reach.
-// So is one whose tables are not in the database: its errors wrap core.ErrNoTables.
+// Beside has the tables that may exist next to an outbox's. A field that is nil is not in reach. So
+// is one whose tables are not in the database: its errors wrap core.ErrNoTables.
 type Beside struct {
 	Inbox   inbox.Desk
 	Effects command.Store
@@ -25,10 +25,10 @@ type Beside struct {
 	Transactor core.Transactor
 }
 
-// BesideStore is a Store that knows the tables beside those of its outbox. An API whose Store is none
-// has no consumers, effects and idempotency keys. That of package sqlops is one: it knows the tables
-// of the same database and schema that have no prefix. To have those of another prefix, embed it in
-// a type whose Beside returns them.
+// BesideStore is a Store with access to the tables next to its outbox's. An API whose Store is none
+// has no consumers, effects and idempotency keys. Package sqlops has one: it uses the tables of the
+// same database and schema that have no prefix. For tables with another prefix, embed it in a type
+// whose Beside returns them.
 type BesideStore interface {
 	Store
 	// Beside sends nothing to the database.
@@ -52,7 +52,7 @@ func (a *absence) there(err error) (bool, error) {
 
 func (a *absence) holds() bool { return time.Now().UnixNano() < a.until.Load() }
 
-// besides has what an API knows of the tables beside the outbox.
+// besides has the API's access to the tables next to the outbox's.
 type besides struct {
 	Beside
 	noInbox, noEffects, noKeys absence

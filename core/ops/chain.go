@@ -10,22 +10,23 @@ import (
 // MaxChain is how many events a Chain has in each direction.
 const MaxChain = 100
 
-// Chain is what an event was caused by, and what it has caused, as far as the table has rows. An
-// event that was published outside of a handler begins a chain.
+// Chain has the causes and the consequences of an event, as far as the table has rows. An event
+// that was published outside of a handler begins a chain.
 type Chain struct {
-	// Causes has what caused the event, then what caused that, and so on: a row of each.
+	// Causes has the event's cause, then the cause of that event, and so on: a row of each.
 	Causes []Event `json:"causes,omitempty"`
-	// Caused has the rows of what the event caused, then of what they caused, and so on. Rows of
-	// replays are left out.
+	// Caused has the rows of the event's consequences, then of their consequences, and so on. Rows
+	// of replays are left out.
 	Caused []Event `json:"caused,omitempty"`
-	// More says that one of the two has ended at MaxChain.
+	// More: one of the two has ended at MaxChain.
 	More bool `json:"more,omitempty"`
-	// Text says in sentences for people where the table ends in both directions. It is Printable.
+	// Text describes for people where the table ends in both directions. It is Printable.
 	Text string `json:"text"`
 }
 
 // Chain walks up and down from the event, the effect or the command with that id, of which the
-// table need not have a row. If the id cannot be one, the error wraps core.ErrInvalidRequest.
+// table need not have a row. An impossible id is refused with an error wrapping
+// core.ErrInvalidRequest.
 func (a *API) Chain(ctx context.Context, id string) (Chain, error) {
 	f := Filter{Cause: id}
 	if id == "" {
@@ -63,7 +64,7 @@ func (a *API) walk(ctx context.Context, e *Event) (c Chain, err error) {
 	return c, err
 }
 
-// walkUp returns a sentence that says where the causes end.
+// walkUp returns a sentence about the end of the causes.
 func (a *API) walkUp(ctx context.Context, e *Event, c *Chain) (text string, err error) {
 	seen := map[string]bool{e.EventID: true}
 	for at := e; ; at = &c.Causes[len(c.Causes)-1] {
@@ -94,7 +95,7 @@ func noRow(id string) string {
 		"a command, a message without an event id, or an event that was deleted after the retention.", id)
 }
 
-// walkDown returns a sentence that says where the events end that e has caused.
+// walkDown returns a sentence about the end of the events that e has caused.
 func (a *API) walkDown(ctx context.Context, e *Event, c *Chain) (text string, err error) {
 	seen := map[string]bool{e.EventID: true}
 	next := []string{e.EventID}
@@ -126,7 +127,7 @@ func (a *API) walkDown(ctx context.Context, e *Event, c *Chain) (text string, er
 		"have more.", times(len(c.Caused), "row")), nil
 }
 
-// eventOf returns a row of the event with that id, or nil. An id of another kind is that of no row.
+// eventOf returns a row of the event with that id, or nil. It is nil for an id of another kind.
 func (a *API) eventOf(ctx context.Context, id string) (*Event, error) {
 	if _, _, other := core.RowIDRange(id); other != nil {
 		return nil, nil //nolint:nilerr // it is the key of a command, for example

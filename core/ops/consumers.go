@@ -12,13 +12,13 @@ const MaxMessages = 500
 
 // Consumers are the handlers of the consumers in reach.
 type Consumers struct {
-	// There says that the database has an inbox. Otherwise Handlers is empty.
+	// There: the database has an inbox. Otherwise Handlers is empty.
 	There    bool            `json:"there"`
 	Handlers []inbox.Backlog `json:"handlers,omitempty"` // by consumer and handler
 }
 
-// Consumers counts what each handler has failed with, up to CountLimit of each consumer and status.
-// It takes one statement, and a few for each consumer that has failed with something.
+// Consumers counts the failures of each handler, up to CountLimit of each consumer and status. It
+// takes one statement, and a few for each consumer that has failed with something.
 func (a *API) Consumers(ctx context.Context) (c Consumers, err error) {
 	b := a.beside
 	if b.Inbox == nil || b.noInbox.holds() {
@@ -33,14 +33,14 @@ func (a *API) Consumers(ctx context.Context) (c Consumers, err error) {
 
 // Messages is a page of messages that consumers have failed with.
 type Messages struct {
-	// There says that the database has an inbox. Otherwise the page is empty.
+	// There: the database has an inbox. Otherwise the page is empty.
 	There bool
 	inbox.FailedPage
 }
 
-// Messages lists the messages that consumers have failed with: the failing and the dead ones, and
-// those that a person decided about. The inbox has no payloads. A query that makes no sense is
-// refused with an error wrapping inbox.ErrInvalidRequest.
+// Messages lists the messages that consumers have failed with: failing and dead messages, and
+// messages that a person has redriven or discarded. The inbox has no payloads. A query that makes
+// no sense is refused with an error wrapping inbox.ErrInvalidRequest.
 func (a *API) Messages(ctx context.Context, q inbox.FailedQuery) (m Messages, err error) {
 	b := a.beside
 	if b.Inbox == nil || b.noInbox.holds() {
@@ -53,7 +53,7 @@ func (a *API) Messages(ctx context.Context, q inbox.FailedQuery) (m Messages, er
 	return m, err
 }
 
-// MessageRequest says which messages of consumers a person changes. All fields are required.
+// MessageRequest selects messages of consumers for a person's change. All fields are required.
 type MessageRequest struct {
 	Keys   []inbox.Key // at most MaxMessages
 	Actor  string      // the person; kept with the message
@@ -62,15 +62,15 @@ type MessageRequest struct {
 
 // RedriveMessages lets dead messages be processed, with fresh attempts, when they are delivered
 // again. It delivers nothing, because the inbox has no payloads. It returns how many messages
-// changed; the others were not dead. An inbox.Config.Cache is not told: where consumers have one,
-// call inbox.Inbox.Redrive instead. Without an inbox the error wraps core.ErrNoTables. A request
-// that lacks something is refused with an error wrapping core.ErrInvalidRequest.
+// changed; the others were not dead. It does not change an inbox.Config.Cache: if consumers have
+// one, call inbox.Inbox.Redrive instead. Without an inbox the error wraps core.ErrNoTables. A
+// request that lacks something is refused with an error wrapping core.ErrInvalidRequest.
 func (a *API) RedriveMessages(ctx context.Context, req MessageRequest) (changed int, err error) {
 	return a.changeMessages(ctx, AuditRedriveMessage, req, inbox.Desk.Redrive)
 }
 
 // DiscardMessages ends dead messages: they are never processed, and acknowledged when they are
-// delivered again. The rest is as for RedriveMessages, except that a Cache need not be told.
+// delivered again. The rest is as for RedriveMessages, except that a Cache needs no change.
 func (a *API) DiscardMessages(ctx context.Context, req MessageRequest) (changed int, err error) {
 	return a.changeMessages(ctx, AuditDiscardMessage, req, inbox.Desk.Discard)
 }

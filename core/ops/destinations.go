@@ -24,11 +24,11 @@ type Destination struct {
 
 // Destinations counts the events of each topic that wait or are dead, by topic. Topics without such
 // events are missing. It reads at most MaxBacklog events of each kind: open ones without a key,
-// those of keys, and dead ones. more says that there may be more than the numbers tell. Events that
+// events with a key, and dead ones. more reports whether the numbers are lower bounds. Events that
 // a reader of the log publishes are not counted.
 func (a *API) Destinations(ctx context.Context) (all []Destination, more bool, err error) {
 	return a.store.ReadDestinations(ctx, MaxBacklog)
 }
 
-// Outbox returns the Outbox of the API: its Backlog, Relays, Rates and Pauses tell the rest.
+// Outbox returns the Outbox of the API, for its Backlog, Relays, Rates and Pauses.
 func (a *API) Outbox() *core.Outbox { return a.outbox }

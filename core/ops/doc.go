@@ -6,6 +6,6 @@
 // tables alone.
 //
 // Every read is bounded. It uses an index, looks at no more than MaxLook rows for each index that
-// it reads, and says so if that was not enough (Page.Truncated, Count.More). All times come from
-// the clock of the database.
+// it reads, and reports if rows were left out (Page.Truncated, Count.More). All times come from the
+// clock of the database.
 package ops

@@ -24,8 +24,8 @@ const AuditEdit = "edit"
 // Look at it again.
 var ErrChanged = errors.New("ops: the event has changed")
 
-// EditRequest says what Edit changes. Payload, ContentType, Headers and WithoutHeaders that are
-// empty leave that part as it is; one of them must be set.
+// EditRequest is the change that Edit makes. An empty Payload, ContentType, Headers or
+// WithoutHeaders leaves that part as it is; at least one must be set.
 type EditRequest struct {
 	ID core.RowID // of a dead row
 
@@ -43,7 +43,7 @@ type EditRequest struct {
 	DryRun        bool   // check all, and change nothing
 }
 
-// Edited is what Edit did, or in a dry run would do.
+// Edited is the result of Edit, or of a dry run.
 type Edited struct {
 	ID      core.RowID `json:"id"`              // the dead row, which is discarded
 	NewID   core.RowID `json:"new_id,omitzero"` // the row in its place; zero in a dry run
@@ -51,8 +51,8 @@ type Edited struct {
 	Topic   string     `json:"topic"`
 	Key     string     `json:"key,omitempty"`
 	KeySeq  int64      `json:"key_seq,omitempty"` // the place of the new row in its key
-	// Appended says that the key has gone on without the event, so the new row stands at its end.
-	// Otherwise it has the place of the dead row, and the events behind wait for it.
+	// Appended: the key has gone on without the event, so the new row stands at its end. Otherwise
+	// it has the place of the dead row, and the events behind wait for it.
 	Appended bool `json:"appended,omitempty"`
 	// Diff is the difference, in lines that begin with "- " and "+ ". It is stored in the audit.
 	Diff string `json:"diff"`
@@ -61,8 +61,8 @@ type Edited struct {
 }
 
 // Edit publishes a dead event with another content. The event gets a new row, because consumers and
-// brokers know the row id; the event id, the type and the key stay. The dead row is discarded, and
-// an audit row names both rows and has the difference. All of it is one transaction.
+// brokers have seen the row id; the event id, the type and the key stay. The dead row is discarded,
+// and an audit row names both rows and has the difference. It happens in one transaction.
 //
 // The new row has the place of the dead row in its key: the events behind it go on waiting, and
 // follow it in their order. Under core.SkipDead they have not waited, and the new row is appended
@@ -118,7 +118,7 @@ func (a *API) Edit(ctx context.Context, req EditRequest) (Edited, error) {
 	done.NewID = edit.NewID
 	a.outbox.Observer().Operated(core.OperatedInfo{Action: core.OperatorEdit, Rows: 1, Duration: time.Since(start)})
 	if w, ok := a.outbox.Repository().(core.Waker); ok {
-		_ = w.Notify(ctx) // relays that do not hear of it find the event with their next poll
+		_ = w.Notify(ctx) // without it, relays find the event with their next poll
 	}
 	return done, nil
 }
@@ -172,7 +172,7 @@ func (a *API) deadContent(ctx context.Context, req EditRequest) (e Event, c Cont
 // eventWith is the event as a caller of Publish would give it.
 func eventWith(e Event, c Content) core.Event {
 	headers := maps.Clone(c.Headers)
-	maps.DeleteFunc(headers, func(name, value string) bool { // those that only this project sets
+	maps.DeleteFunc(headers, func(name, value string) bool { // names that only this project sets
 		return strings.HasPrefix(name, core.HeaderReservedPrefix) && core.CheckHeader(name, value) != nil
 	})
 	return core.Event{
@@ -182,7 +182,7 @@ func eventWith(e Event, c Content) core.Event {
 	}
 }
 
-// Edit is a change of one dead row, for a Store. Its Seen is that of a dead event.
+// Edit is a change of one dead row, for a Store. Its Seen is a dead event's.
 type Edit struct {
 	EditRequest
 	NewID core.RowID // of the row in its place
@@ -262,13 +262,13 @@ func (c *Edit) Detail(e Event, diff string) string {
 	return auditSubject(e.AggregateType, e.AggregateID) + tenantLine(e.TenantID) + diff
 }
 
-// isJSON reports whether a content type is one of JSON.
+// isJSON reports whether a content type denotes JSON.
 func isJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
 }
 
-// contentDiff says how one content differs from another. It is empty if it does not.
+// contentDiff returns the difference between two contents, or "".
 func contentDiff(old, now Content) string {
 	var b strings.Builder
 	change := func(what, old string, was bool, now string, is bool) {

@@ -11,7 +11,7 @@ import (
 
 // Effects are the channels with effects that are not completed.
 type Effects struct {
-	// There says that the database has a table of effects. Otherwise Channels is empty.
+	// There: the database has a table of effects. Otherwise Channels is empty.
 	There    bool
 	Channels []command.Backlog // by channel
 }
@@ -31,7 +31,7 @@ func (a *API) Effects(ctx context.Context) (e Effects, err error) {
 
 // EffectPage is a part of a list of effects, oldest first.
 type EffectPage struct {
-	// There says that the database has a table of effects. Otherwise the page is empty.
+	// There: the database has a table of effects. Otherwise the page is empty.
 	There   bool
 	Effects []command.Record // without Payload and Headers
 	// Next is command.Query.After of the next page. Empty: this is the last page.
@@ -62,7 +62,7 @@ func (a *API) ListEffects(ctx context.Context, q command.Query) (page EffectPage
 	return page, nil
 }
 
-// EffectRequest says which effects a person changes. All fields are required.
+// EffectRequest selects effects for a person's change. All fields are required.
 type EffectRequest struct {
 	IDs    []string // command.Effect.ID
 	Actor  string   // the person; kept with the effect

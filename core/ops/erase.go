@@ -16,13 +16,13 @@ import (
 // event.
 const AuditErase = "erase"
 
-// Erased is what stands where Erase has removed a text.
+// Erased stands in place of a text that Erase has removed.
 const Erased = "erased"
 
 // eraseLimit is how many events Erase changes in one transaction.
 const eraseLimit = 500
 
-// EraseRequest says whose data Erase removes: that of the events of one aggregate, or stored answers
+// EraseRequest selects the data that Erase removes: the events of one aggregate, or stored answers
 // of idempotency keys, or both.
 type EraseRequest struct {
 	AggregateType, AggregateID string // both or none
@@ -41,23 +41,23 @@ type EraseRequest struct {
 	Progress func(Erasure)
 }
 
-// EffectEraser is implemented by Beside.Effects whose effects Erase can reach. It looks at one part
+// EffectEraser is implemented by Beside.Effects whose effects Erase can reach. It examines one part
 // of its table behind the effect with the id after, which is empty for the first part: next is
-// empty after the last one. It erases the content of those that match, in one transaction. Effects
+// empty after the last one. It erases the content of matching effects, in one transaction. Effects
 // that are not finished are left alone and counted in left. With dryRun it only counts.
 type EffectEraser interface {
 	EraseEffects(ctx context.Context, after string, dryRun bool,
 		match func(tenant, eventID, businessKey string) bool) (erased, left int, next string, err error)
 }
 
-// KeyEraser is implemented by Beside.Keys whose answers Erase can reach: those of the idempotency
-// keys with an id. An empty scope or tenant stands for every one. Keys whose work is going on are
-// left alone and counted in held. With dryRun it only counts.
+// KeyEraser is implemented by Beside.Keys whose answers Erase can reach. EraseResults erases the
+// answers of idempotency keys with the given id. An empty scope or tenant stands for every one.
+// Keys whose work is going on are left alone and counted in held. With dryRun it only counts.
 type KeyEraser interface {
 	EraseResults(ctx context.Context, scope, tenant, id string, dryRun bool) (erased, held int, err error)
 }
 
-// Erasure counts what Erase found and erased. PlanErase counts what it would erase.
+// Erasure counts the results of Erase, or of PlanErase.
 type Erasure struct {
 	Waiting int `json:"waiting"` // events that wait to be published
 	Dead    int `json:"dead"`
@@ -67,7 +67,7 @@ type Erasure struct {
 	Left    int `json:"left"`    // of the waiting ones: a process holds them, or Open is not set
 	Audit   int `json:"audit"`   // differences in the audit
 	Effects int `json:"effects"`
-	// Tenants are those of the events, at most ten. With more than one, name EraseRequest.TenantID,
+	// Tenants are the events' tenants, at most ten. With more than one, name EraseRequest.TenantID,
 	// unless the aggregate is the same subject for each of them.
 	Tenants []string `json:"tenants"`
 	// NoEffects: no table of effects is in reach.
@@ -78,7 +78,7 @@ type Erasure struct {
 	HeldKeys    int `json:"held_keys"` // keys whose work is going on, which are left alone
 	// Parts is how many parts of the tables were looked at.
 	Parts int `json:"parts"`
-	// Capped says that PlanErase stopped counting: there are more events.
+	// Capped: PlanErase stopped counting, and there are more events.
 	Capped bool `json:"capped"`
 }
 
@@ -92,7 +92,7 @@ var unreached = []string{
 	"logs, traces, and reasons that people wrote into the audit",
 }
 
-// Unreached returns what Erase cannot reach, one text each.
+// Unreached names data that Erase cannot reach.
 func (e Erasure) Unreached() []string {
 	all := slices.Clone(unreached)
 	if e.NoEffects {
@@ -101,7 +101,7 @@ func (e Erasure) Unreached() []string {
 	return all
 }
 
-// PlanErase counts what Erase would erase, up to 10,000 events. It changes nothing, and needs
+// PlanErase counts the events that Erase would erase, up to 10,000. It changes nothing, and needs
 // neither Actor nor Reason.
 func (a *API) PlanErase(ctx context.Context, req EraseRequest) (Erasure, error) {
 	if err := req.check(); err != nil {
@@ -115,21 +115,21 @@ func (a *API) PlanErase(ctx context.Context, req EraseRequest) (Erasure, error) 
 // Erase removes the data of one subject: the payloads, the content types and the headers of its
 // events, in whatever state they are, the texts of their errors, the differences that Edit stored,
 // and the payloads of their effects. With KeyIDs it erases the stored answers of those keys: their
-// work is not done again, and who repeats it gets an empty answer. Every row stays, with its ids,
-// key, number and status, so the order of each key is as before. An erased event has an empty
+// work is not done again, and a repeated request gets an empty answer. Every row stays, with its
+// ids, key, number and status, so the order of each key is as before. An erased event has an empty
 // payload and the header core.HeaderErased. Its headers about cause, correlation and place stay. If
 // it is published later, as an open one or after a redrive, its consumers get it so.
 //
-// Events that wait are erased only with Open, and never while a process holds them. An effect is of
-// the subject if one of the events has caused it, or if its business key is "type/id" of the
-// aggregate. It is erased once it is completed, dead or discarded.
+// Events that wait are erased only with Open, and never while a process holds them. An effect
+// belongs to the subject if one of the events has caused it, or if its business key is "type/id" of
+// the aggregate. It is erased once it is completed, dead or discarded.
 //
 // Erase looks at the whole table by its primary key, 10,000 rows at a time, because no index has
-// aggregates. It erases up to 500 events in one transaction, each with an audit row. A call that
-// was interrupted can be repeated: what is erased stays so, and is not erased twice.
+// aggregates. It erases up to 500 events in one transaction, each with an audit row. An interrupted
+// call can be repeated: erased rows stay erased, and are not counted twice.
 //
 // The error wraps core.ErrInvalidRequest for a request without a subject, actor or reason. After
-// any other error the Erasure says what was done.
+// any other error the Erasure counts the rows that were erased.
 func (a *API) Erase(ctx context.Context, req EraseRequest) (Erasure, error) {
 	if err := req.check(); err != nil {
 		return Erasure{}, err
@@ -171,7 +171,7 @@ type EraseChange struct {
 	Actor, Reason string
 }
 
-// EraseOutcome is what a step of Erase did. The other rows wait, or a process holds them.
+// EraseOutcome is the result of a step of Erase. The other rows wait, or a process holds them.
 type EraseOutcome struct{ Erased, Already int }
 
 // erasing is one call.
@@ -388,8 +388,8 @@ func auditSubject(aggregateType, aggregateID string) string {
 
 func tenantLine(tenant string) string { return fmt.Sprintf("%q\n", tenant) }
 
-// KeptHeaders returns the headers of an erased event: those about its cause and its place, which
-// name no person, and the marker.
+// KeptHeaders returns the headers of an erased event: cause and place, which name no person, and
+// the marker.
 func KeptHeaders(headers map[string]string, at time.Time) map[string]string {
 	kept := map[string]string{core.HeaderErased: at.UTC().Format(time.RFC3339)}
 	for _, name := range []string{

@@ -25,8 +25,8 @@ type Event struct {
 	AggregateID      string     `json:"aggregate_id,omitempty"`
 	AggregateVersion int64      `json:"aggregate_version,omitempty"`
 
-	// KeyID is the key that orders the event. It is zero for an unordered event, and for one that
-	// is dead and has left its key: see core.SkipDead.
+	// KeyID is the key that orders the event. It is zero for an unordered event, and for a dead
+	// event that has left its key: see core.SkipDead.
 	KeyID core.KeyID `json:"-"`
 
 	Status     Status `json:"status"`
@@ -47,7 +47,7 @@ type Event struct {
 	// ErrorGroup is the name of its group that the relay stored with the last failure.
 	ErrorGroup string `json:"error_group,omitempty"`
 
-	// Receipt is the place at the broker, such as topic/partition@offset, if the publisher tells
+	// Receipt is the place at the broker, such as topic/partition@offset, if the publisher returns
 	// it.
 	Receipt string `json:"receipt,omitempty"`
 	// CausationID is core.HeaderCausationID of the event. Empty: it was published outside of a
@@ -70,9 +70,10 @@ func (e *Event) ByLog() bool { return e.Status == StatusDone && e.ClaimedBy == c
 // redriven is the Sight of an event that was redriven, and was not refused since.
 const redriven core.Sight = 1
 
-// Sight tells whether the event is still what it was when it was read. For a dead event it is a hash
-// of its last life: a redrive begins a new one, at another time of the database's clock. It is 0 for
-// an event that waits, however often it was refused, but 1 if it waits because it was redriven.
+// Sight returns a value by which a later call can notice that the event has changed since it was
+// read. For a dead event it is a hash of its last life: a redrive begins a new one, at another time
+// of the database's clock. It is 0 for an event that waits, however often it was refused, but 1 if
+// it waits because it was redriven.
 func (e *Event) Sight() core.Sight {
 	if e.Status == StatusRetry && e.Attempts == 0 && e.LostClaims == 0 { // a refusal counts one
 		return redriven
@@ -97,12 +98,13 @@ func Unchanged(now []Event, seen map[core.RowID]core.Sight) (ids []core.RowID) {
 	return ids
 }
 
-// Content is what an event carries to its consumers.
+// Content is the part of an event for its consumers.
 type Content struct {
 	ContentType string            `json:"content_type,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
 	Payload     []byte            `json:"payload"`
-	// Damage says which part cannot be read. Such an event becomes DEAD. Empty: none.
+	// Damage names the part that cannot be read. Such an event becomes DEAD. Empty: the event is
+	// intact.
 	Damage string `json:"damage,omitempty"`
 }
 
@@ -122,7 +124,7 @@ type Details struct {
 	Ahead  []Event `json:"ahead,omitempty"`
 	Behind []Event `json:"behind,omitempty"`
 
-	// Audit is what people did to the event, oldest first.
+	// Audit has the manual actions on the event, oldest first.
 	Audit []AuditEntry `json:"audit,omitempty"`
 }
 
@@ -148,7 +150,7 @@ type AuditEntry struct {
 	Reason string    `json:"reason"`
 	// NewID is the row that took the place of this one, or that replays it. Zero: none.
 	NewID core.RowID `json:"new_id,omitzero"`
-	// Detail is what the action changed, such as the difference of AuditEdit. It has parts of
+	// Detail is the content of the change, such as the difference of AuditEdit. It has parts of
 	// payloads and headers, so it is as confidential as Content. Empty: nothing.
 	Detail string `json:"detail,omitempty"`
 }
@@ -201,5 +203,5 @@ func ParseStatus(name string) (Status, error) {
 	if i := slices.Index(statusNames, name); i >= 0 {
 		return Status(i), nil
 	}
-	return 0, fmt.Errorf("ops: %.32q is no status: it is one of %v", name, statusNames)
+	return 0, fmt.Errorf("ops: %.32q is not a status: use one of %v", name, statusNames)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
-// Reason says why an event is where it is.
+// Reason is why an event waits or has ended.
 type Reason string
 
 // Reasons. Explain asks for them in this order and returns the first that holds.
@@ -32,7 +32,7 @@ const (
 	ReasonReady     Reason = "ready"     // nothing holds it: no relay has claimed it yet
 )
 
-// Explanation says why an event is where it is, and what changes that.
+// Explanation is the reason for an event's state, and the remedy.
 type Explanation struct {
 	Reason Reason `json:"reason"`
 	Event  Event  `json:"event,omitzero"` // zero for ReasonUnknown
@@ -41,8 +41,8 @@ type Explanation struct {
 	// Fix is a sentence that names the call that changes it and the rows that it is for, and the
 	// command of cmd/outbox in backquotes. Empty: there is nothing to do.
 	Fix string `json:"fix,omitempty"`
-	// Until is when the reason ends by itself: the due time, the end of the lease or of the pause.
-	// Zero: it is not known, or never.
+	// Until is when the reason ends without action: the due time, the end of the lease or of the
+	// pause. Zero: not known, or never.
 	Until time.Time `json:"until,omitzero"`
 	// Other is the event of the same key that this one waits for: the first of the key that is not
 	// out yet. Nil: it waits for none.
@@ -50,26 +50,25 @@ type Explanation struct {
 	// Blocks counts the events of the key that wait for this one, which is dead. Nil: it blocks no
 	// key.
 	Blocks *Count `json:"blocks,omitempty"`
-	// Chain is what the event was caused by, and what it has caused. Nil: nothing of that is known.
+	// Chain has the event's causes and consequences. Nil: none is known.
 	Chain *Chain `json:"chain,omitempty"`
-	// Consumers is what the consumers in reach did with it: see Outcomes.
+	// Consumers has its outcomes at the consumers in reach: see Outcomes.
 	Consumers []Outcome `json:"consumers,omitempty"`
-	// ConsumersError says why Consumers is not known. Empty: it is.
+	// ConsumersError is why Consumers is not known, or empty.
 	ConsumersError string `json:"consumers_error,omitempty"`
 }
 
-// Explain says why an event is where it is. id is that of a row, or that of an event: an event with
-// several destinations has an explanation for each. If no row has that id, the one explanation has
-// ReasonUnknown. If id is empty or cannot be that of an event, the error wraps
-// core.ErrInvalidRequest.
+// Explain explains the state of an event. id is a row's or an event's: an event with several
+// destinations has an explanation for each. If no row has that id, the one explanation has
+// ReasonUnknown. If id is empty or cannot be an id, the error wraps core.ErrInvalidRequest.
 //
-// Whether a destination is stopped is what the relays say, see Outage.
+// A destination counts as stopped if a relay reports it, see Outage.
 //
-// The row does not tell whether a reader of the log has published its event (Event.ByLog). Such an
+// The row does not show whether a reader of the log has published its event (Event.ByLog). Such an
 // event has ReasonDone, and the text names a pause or a stopped destination that would hold it
 // back. The fix is no replay: while the reader is not past the event, a replay sends it twice.
 //
-// The relays are those of core.Outbox.Relays. Calls of Drain are not among them. If the Repository
+// The relays come from core.Outbox.Relays. Calls of Drain are not among them. If the Repository
 // does not record relays, or their table is missing, no event has ReasonUnrelayed.
 func (a *API) Explain(ctx context.Context, id string) ([]Explanation, error) {
 	events, err := a.find(ctx, id)
@@ -207,7 +206,8 @@ func (a *API) head(ctx context.Context, e Event) (*Event, error) {
 	return &found.Events[0], nil
 }
 
-// paused returns the pause that holds back an event, that of everything first, nil if there is none.
+// paused returns the pause that holds back an event, the pause of everything first, nil if there is
+// none.
 func (a *API) paused(ctx context.Context, e Event) (*core.Pause, error) {
 	all, err := a.outbox.Pauses(ctx)
 	if err != nil {
@@ -235,7 +235,7 @@ func (a *API) done(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// replayableUntil says in words how long a done event can be replayed.
+// replayableUntil is a sentence about how long a done event can be replayed.
 func replayableUntil(e *Event, w Window) string {
 	end := forgets(e.DoneAt, w.Keep)
 	if end.Before(e.ReadAt) {
@@ -314,7 +314,7 @@ func (x *Explanation) paused(p *core.Pause) {
 	x.Text, x.Fix = text+" The events wait and spend no attempts.", fix
 }
 
-// pauseText says what is paused, and how it is resumed.
+// pauseText describes a pause, and how to end it.
 func pauseText(p *core.Pause) (text, fix string) {
 	what, target := "Destination "+p.Topic+" is", shellWord(p.Topic)
 	switch {
@@ -353,7 +353,7 @@ func (x *Explanation) stopped(d *core.StoppedDestination) {
 	}
 }
 
-const repairDestination = "Repair the destination or its credentials. The relay tries it again by itself."
+const repairDestination = "Repair the destination or its credentials. The relay tries it again."
 
 func (x *Explanation) behind() {
 	o := x.Other
@@ -386,7 +386,7 @@ func (x *Explanation) notDue() {
 	}
 }
 
-// orDiscard is for an event that waits and that nobody may want any more.
+// orDiscard is for a waiting event that may not be wanted any more.
 func orDiscard(id core.RowID) string {
 	return fmt.Sprintf("Or Discard %[1]s, and it is never published: `outbox discard %[1]s --reason WHY`.", id)
 }
@@ -399,7 +399,7 @@ func (x *Explanation) ready() {
 		e.Topic)
 	if e.ErrorCode != "" {
 		x.Text = fmt.Sprintf("It is due since %s and the next relay takes it.%s", at(e.AvailableAt), lastFailure(e))
-		x.Fix = "Remove the cause: the relay tries it again by itself. " + orDiscard(e.ID)
+		x.Fix = "Remove the cause: the relay tries it again. " + orDiscard(e.ID)
 	}
 }
 
@@ -456,8 +456,8 @@ func failure(e *Event) string {
 func unended(text string) string { return strings.TrimRight(text, ". \t\r\n") }
 
 // Printable returns a text of others as a terminal or a page may show it, in one line: an error, a
-// key, a header, a reason. Space of any kind becomes a blank. Characters that are not seen, or that
-// a terminal obeys, become visible, as \x1b or \u202e: those of Unicode's classes Cc, Cf, Zl and Zp,
-// except the joiners U+200C and U+200D and the signs of Cf that are seen. So does what is not UTF-8.
+// key, a header, a reason. Space of any kind becomes a blank. Invisible characters, and characters
+// that a terminal obeys, become visible, as \x1b or \u202e: Unicode's classes Cc, Cf, Zl and Zp,
+// except the joiners U+200C and U+200D and the visible signs of Cf. So do bytes that are not UTF-8.
 // It does not escape HTML.
 func Printable(s string) string { return textcheck.Line(s) }

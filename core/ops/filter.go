@@ -13,10 +13,10 @@ import (
 // Filter selects events. An event has to meet every field that is set. The zero value selects all
 // events.
 //
-// These fields are served by an index: EventID; Cause; Statuses, if it has only StatusNew, StatusRetry and
-// StatusDead; Key; Topic of open events without a key; and CreatedFrom and CreatedBefore for ids
-// that begin with their time, as those of this project, other UUIDv7s and ULIDs do. Every other
-// field is compared row by row, for at most MaxLook rows in one call.
+// These fields are served by an index: EventID; Cause; Statuses, if it has only StatusNew,
+// StatusRetry and StatusDead; Key; Topic of open events without a key; and CreatedFrom and
+// CreatedBefore for ids that begin with their time, such as this project's ids, other UUIDv7s and
+// ULIDs. Every other field is compared row by row, for at most MaxLook rows in one call.
 type Filter struct {
 	Statuses      []Status `json:"statuses,omitempty"` // one of them
 	EventID       string   `json:"event_id,omitempty"`
@@ -25,13 +25,12 @@ type Filter struct {
 	TenantID      string   `json:"tenant_id,omitempty"`
 	AggregateType string   `json:"aggregate_type,omitempty"`
 	AggregateID   string   `json:"aggregate_id,omitempty"`
-	// Key needs Topic. It names the key of that TenantID, and without TenantID the one of no
-	// tenant.
+	// Key needs Topic. It names the key of TenantID, or of no tenant if TenantID is empty.
 	Key         string `json:"key,omitempty"`
 	ErrorCode   string `json:"error_code,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"` // see Event.Fingerprint
-	// Cause selects what was caused by the event, the effect or the command with that id, directly:
-	// see Event.CausationID. It is compared as it is written.
+	// Cause selects direct consequences of the event, the effect or the command with that id: see
+	// Event.CausationID. It is compared as it is written.
 	Cause string `json:"cause,omitempty"`
 	// CreatedFrom and CreatedBefore are the first time and the time after the last one.
 	CreatedFrom   time.Time `json:"created_from,omitzero"`
@@ -60,7 +59,7 @@ func (f *Filter) check() error {
 		return invalid("the cause is no id: it has at most %d bytes, and no control characters", cause.Limit)
 	}
 	if f.Key != "" && f.Topic == "" {
-		return invalid("a filter with a key needs the topic too, because a key is one of a topic")
+		return invalid("a filter with a key needs the topic too, because a key belongs to a topic")
 	}
 	if !f.CreatedFrom.IsZero() && !f.CreatedBefore.IsZero() && !f.CreatedFrom.Before(f.CreatedBefore) {
 		return invalid("the filter ends before it begins: it selects events from %s on, created before %s",

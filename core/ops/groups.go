@@ -36,17 +36,17 @@ type Group struct {
 	// Sample is the newest of the events.
 	Sample Event `json:"sample"`
 
-	// Muted says that somebody knows the group, until MutedUntil: see MuteGroup.
+	// Muted: a person has muted the group until MutedUntil: see MuteGroup.
 	Muted bool `json:"muted,omitempty"`
-	// Stored is what people stored about the group, see NoteGroup. Zero: nothing.
+	// Stored is the stored note and state of the group, see NoteGroup. Zero: nothing.
 	Stored GroupNote `json:"stored,omitzero"`
 }
 
 // Groups are the failures of the table.
 type Groups struct {
 	Groups []Group `json:"groups"` // the largest first
-	// Truncated says that there are more events than were read, at most MaxLook dead ones and
-	// MaxLook open ones: the numbers are then those of the events that were read.
+	// Truncated: there are more events than were read, at most MaxLook dead ones and MaxLook open
+	// ones, and the numbers count only the events that were read.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
@@ -127,7 +127,7 @@ func (g *Group) add(e *Event) {
 	}
 }
 
-// ErrNoGroup says that no event failed with that fingerprint, and nobody has written a note on it.
+// ErrNoGroup: no event failed with that fingerprint, and there is no note on it.
 var ErrNoGroup = errors.New("ops: no such group of failures")
 
 const (
@@ -143,7 +143,8 @@ const (
 	AuditUnmuteGroup = "unmute-group"
 )
 
-// GroupRequest says which group of failures a person changes. All fields but DryRun are required.
+// GroupRequest selects a group of failures for a person's change. All fields but DryRun are
+// required.
 type GroupRequest struct {
 	Fingerprint string // Group.Fingerprint
 	Actor       string // the person, at most 255 bytes
@@ -151,7 +152,7 @@ type GroupRequest struct {
 	DryRun      bool   // the request is checked as ever, and nothing is changed
 }
 
-// GroupNote is what people stored about a group of failures.
+// GroupNote is the stored note and state of a group of failures.
 type GroupNote struct {
 	Fingerprint string    `json:"fingerprint"`
 	Note        string    `json:"note,omitempty"`
@@ -194,7 +195,7 @@ func (a *API) NoteGroup(ctx context.Context, note string, req GroupRequest) erro
 // MuteGroup marks a group of failures as known until a time by the database's clock, at most 10
 // years ahead, with an audit row in the same transaction. A muted group has Group.Muted set. It
 // changes nothing else: its events are counted, redriven and discarded as before. The errors are
-// those of NoteGroup.
+// the same as for NoteGroup.
 func (a *API) MuteGroup(ctx context.Context, until time.Time, req GroupRequest) error {
 	if ahead := time.Until(until); ahead <= 0 || ahead > maxMute {
 		return invalid("the time until which a group is muted is not in the future, or more than 10 years ahead")
@@ -202,7 +203,7 @@ func (a *API) MuteGroup(ctx context.Context, until time.Time, req GroupRequest) 
 	return a.changeGroup(ctx, GroupChange{Action: AuditMuteGroup, MutedUntil: until, GroupRequest: req})
 }
 
-// UnmuteGroup ends what MuteGroup began. The errors are those of NoteGroup.
+// UnmuteGroup ends the effect of MuteGroup. The errors are the same as for NoteGroup.
 func (a *API) UnmuteGroup(ctx context.Context, req GroupRequest) error {
 	return a.changeGroup(ctx, GroupChange{Action: AuditUnmuteGroup, GroupRequest: req})
 }
@@ -242,7 +243,7 @@ func (a *API) knownGroup(ctx context.Context, fingerprint string) (topic string,
 	return "", found, err
 }
 
-// groupNotes returns what is stored by fingerprint.
+// groupNotes returns the stored notes by fingerprint.
 func (a *API) groupNotes(ctx context.Context) (map[string]GroupNote, error) {
 	notes, err := a.store.ReadGroupNotes(ctx)
 	byFingerprint := map[string]GroupNote{}

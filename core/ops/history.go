@@ -8,11 +8,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// MaxHistoryPoints is how many points History returns at most: those of core.HistoryKept, and the one
-// that lasts now.
+// MaxHistoryPoints is how many points History returns at most: core.HistoryKept, and the slot that
+// lasts now.
 const MaxHistoryPoints = int(core.HistoryKept/core.HistorySlot) + 1
 
-// HistoryQuery says which part of the history History returns.
+// HistoryQuery selects the part of the history that History returns.
 type HistoryQuery struct {
 	// Since is how far back it goes. Default: 3 hours. At most core.HistoryKept.
 	Since time.Duration
@@ -22,11 +22,11 @@ type HistoryQuery struct {
 	Topic string
 }
 
-// History is what relays did and what waited, in equal steps of time.
+// History has the results of relays and the backlog, in equal steps of time.
 type History struct {
 	Topic string        `json:"topic,omitempty"`
 	Step  time.Duration `json:"step"` // in nanoseconds
-	// Points has every step, the oldest first, also those of which nothing is known. The last one has
+	// Points has every step, the oldest first, even if nothing was recorded in it. The last one has
 	// not ended yet.
 	Points []HistoryPoint `json:"points"`
 }
@@ -35,15 +35,15 @@ type History struct {
 // up to a minute late. What a process published in the seconds before it was killed is missing.
 type HistoryPoint struct {
 	At time.Time `json:"at"` // when it began; a multiple of the step since 1970
-	// Kept tells that a relay wrote something in this step. If not, no relay ran, or its history could
-	// not be written: the counts are not known.
+	// Kept: a relay wrote something in this step. If not, no relay ran, or its history could not be
+	// written: the counts are not known.
 	Kept      bool  `json:"kept"`
 	Published int64 `json:"published"` // accepted by their destinations
 	Refused   int64 `json:"refused"`   // refused, and tried again; outages are not among them
 	Died      int64 `json:"died"`      // refused, and given up
 
-	// Counted tells that a relay counted what waits. The numbers are the largest of the step. They are
-	// never known of one topic.
+	// Counted: a relay counted the backlog. The numbers are the largest of the step. They are never
+	// known for a single topic.
 	Counted     bool          `json:"counted"`
 	Waiting     int64         `json:"waiting"`
 	Dead        int64         `json:"dead"`
@@ -52,10 +52,10 @@ type HistoryPoint struct {
 	More        bool          `json:"more,omitempty"` // the numbers are at least as large: a count ended early
 }
 
-// History returns what relays did and what waited, of up to seven days. It reads the rows that relays
-// write every minute, and no event. A query that makes no sense is refused with an error wrapping
-// core.ErrInvalidRequest. If the table has no history, because it was created by an earlier version
-// or the Repository keeps none, the error wraps core.ErrNoTables.
+// History returns the results of relays and the backlog, of up to seven days. It reads the rows
+// that relays write every minute, and no event. A query that makes no sense is refused with an
+// error wrapping core.ErrInvalidRequest. If the table has no history, because it was created by an
+// earlier version or the Repository keeps none, the error wraps core.ErrNoTables.
 func (a *API) History(ctx context.Context, q HistoryQuery) (History, error) {
 	if q.Since == 0 {
 		q.Since = 3 * time.Hour

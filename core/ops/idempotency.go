@@ -6,10 +6,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// IdempotencyKeys are the scopes of idempotency keys: those of HTTP requests and of other work.
+// IdempotencyKeys are the scopes of idempotency keys, for HTTP requests and for other work.
 type IdempotencyKeys struct {
-	// There says that the database has a table of keys. Otherwise Scopes is empty. Keys in Redis are
-	// not in reach.
+	// There: the database has a table of keys. Otherwise Scopes is empty. Keys in Redis are not in
+	// reach.
 	There  bool           `json:"there"`
 	Scopes []once.Backlog `json:"scopes,omitempty"` // by scope
 }
@@ -29,12 +29,12 @@ func (a *API) IdempotencyKeys(ctx context.Context) (k IdempotencyKeys, err error
 
 // KeyPage is a page of idempotency keys.
 type KeyPage struct {
-	// There says that the database has a table of keys. Otherwise the page is empty.
+	// There: the database has a table of keys. Otherwise the page is empty.
 	There bool
 	once.KeyPage
 }
 
-// ListIdempotencyKeys lists keys, without their results, those that expire last first. A query that
+// ListIdempotencyKeys lists keys, without their results, the last to expire first. A query that
 // makes no sense is refused with an error wrapping once.ErrInvalidRequest.
 func (a *API) ListIdempotencyKeys(ctx context.Context, q once.KeyQuery) (page KeyPage, err error) {
 	b := a.beside

@@ -9,10 +9,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
-// Outage returns a destination if a relay has stopped it: that of this process, or another one that
-// is alive and says so in its heartbeat, at most 10 s later. Nil: none has, or there is no table
-// of relays. A relay that is closed out alone, by its credentials for example, may stop a
-// destination that works for others: core.Outbox.Relays tells what each of them says.
+// Outage returns a destination if a relay has stopped it: this process's relay, or another live
+// relay that reports it in its heartbeat, at most 10 s later. Nil: none has, or there is no table
+// of relays. A relay that is shut out alone, by its credentials for example, may stop a destination
+// that works for others: core.Outbox.Relays has the report of each relay.
 func (a *API) Outage(ctx context.Context, topic string) (*core.StoppedDestination, error) {
 	if d := stopped(a.outbox.Stopped(), topic); d != nil {
 		return d, nil
@@ -61,8 +61,8 @@ func (a *API) byLog(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// holdsLog says what walrelay waits for before it publishes an event, and what ends that. Empty:
-// nothing, as far as the tables tell.
+// holdsLog returns why walrelay does not publish an event yet, and the remedy. Empty: nothing in
+// the tables holds it.
 func (a *API) holdsLog(ctx context.Context, e *Event) (text, fix string, err error) {
 	paused, err := a.paused(ctx, *e)
 	if err != nil {

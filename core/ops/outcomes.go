@@ -7,18 +7,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// Outcome is what a handler of a consumer did with an event.
+// Outcome is the outcome of an event at a handler of a consumer.
 type Outcome struct {
 	inbox.Outcome
-	// Said is a sentence for people about it. Fix names what changes it, as that of an Explanation.
-	// Empty: there is nothing to do. Both are Printable.
+	// Said is a sentence for people about it. Fix is the remedy, as in an Explanation. Empty: there
+	// is nothing to do. Both are Printable.
 	Said string `json:"text"`
 	Fix  string `json:"fix,omitempty"`
 }
 
-// Outcomes returns what each consumer in reach did with an event, by consumer and handler. A handler
-// without a row of the event is among them if it reads the topic of an event that is done. The list
-// is empty if the database has no inbox.
+// Outcomes returns the outcome of an event at each consumer in reach, by consumer and handler. A
+// handler without a row of the event is among them if it reads the topic of an event that is done.
+// The list is empty if the database has no inbox.
 func (a *API) Outcomes(ctx context.Context, e Event) (all []Outcome, err error) {
 	b := a.beside
 	if b.Inbox == nil || e.EventID == "" || b.noInbox.holds() {
@@ -40,7 +40,6 @@ func (a *API) Outcomes(ctx context.Context, e Event) (all []Outcome, err error) 
 	return all, nil
 }
 
-// say fills in the sentences.
 func (o *Outcome) say(eventID string) {
 	who := "Consumer " + o.Consumer
 	if o.Handler != o.Consumer {
@@ -74,8 +73,8 @@ func (o *Outcome) say(eventID string) {
 	}
 }
 
-// withConsumers adds to an explanation what consumers did. That this is not known does not fail the
-// explanation.
+// withConsumers adds the consumers' outcomes to an explanation. That this is not known does not
+// fail the explanation.
 func (a *API) withConsumers(ctx context.Context, x *Explanation, e Event) {
 	var err error
 	if x.Consumers, err = a.Outcomes(ctx, e); err != nil {

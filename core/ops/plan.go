@@ -18,11 +18,11 @@ import (
 // MaxPlan is how many events a Plan can have.
 const MaxPlan = 10_000
 
-// ErrPlanChanged is wrapped by the error of Apply if the action of the Plan, its ids or how they
-// were seen are not what was planned. Nothing was changed.
+// ErrPlanChanged is wrapped by the error of Apply if the action of the Plan, its ids or their Sight
+// differ from the planned ones. Nothing was changed.
 var ErrPlanChanged = errors.New("ops: the plan was changed")
 
-// Action is what a Plan does to its events.
+// Action is the action of a Plan on its events.
 type Action string
 
 // Actions.
@@ -40,9 +40,9 @@ type Plan struct {
 	// IDs are the rows, in the order in which Apply works them off: each key in its order.
 	IDs []core.RowID `json:"ids"`
 	// Seen is how each of the rows was when the plan was made, see Event.Sight. A redrive and a
-	// discard leave alone what has changed since.
+	// discard leave events alone that have changed since.
 	Seen []core.Sight `json:"seen"`
-	// More says that the filter selects more events: plan again after Apply.
+	// More: the filter selects more events: plan again after Apply.
 	More   bool           `json:"more,omitempty"`
 	Topics map[string]int `json:"topics"` // events of each destination
 	Keys   int            `json:"keys"`   // keys of the events
@@ -58,10 +58,11 @@ type Plan struct {
 	// Windows are the windows that a replay was planned with, by topic. RunPlan replays nothing if
 	// a consumer of a topic has declared a shorter one since. In JSON they are nanoseconds.
 	Windows map[string]time.Duration `json:"windows,omitempty"`
-	// Beyond says which windows ReplayOptions.BeyondWindows went beyond. Then Windows is empty.
+	// Beyond names the windows that were exceeded by ReplayOptions.BeyondWindows. Then Windows is
+	// empty.
 	Beyond string `json:"beyond,omitempty"`
-	// Digest is a hash of the action, the ids and how they were seen, for people who compare what
-	// they approve with what is applied.
+	// Digest is a hash of the action, the ids and their Sight, by which people can compare the
+	// approved plan with the applied one.
 	Digest string `json:"digest"`
 }
 
@@ -71,7 +72,7 @@ type Plan struct {
 func (a *API) PlanRedrive(ctx context.Context, f Filter, limit int) (Plan, error) {
 	for _, s := range f.Statuses {
 		if s != StatusDead {
-			return Plan{}, invalid("only dead events can be redriven, not those that are %s", s)
+			return Plan{}, invalid("only dead events can be redriven, not %s ones", s)
 		}
 	}
 	return a.plan(ctx, ActionRedrive, f, limit)
@@ -90,8 +91,8 @@ func (a *API) PlanDiscard(ctx context.Context, f Filter, limit int) (Plan, error
 }
 
 // PlanRows plans to redrive or discard the rows with these ids, at most MaxPlan. Rows that the
-// action cannot change, and ids that no row has, are refused with an error wrapping
-// core.ErrInvalidRequest: a redrive changes dead events, a discard also those that wait. It changes
+// action cannot change, and ids without a row, are refused with an error wrapping
+// core.ErrInvalidRequest: a redrive changes dead events, a discard also waiting ones. It changes
 // nothing, and reads one row a query. PlanReplay takes ids too.
 func (a *API) PlanRows(ctx context.Context, action Action, ids ...core.RowID) (Plan, error) {
 	if action != ActionRedrive && action != ActionDiscard {
@@ -240,7 +241,7 @@ func (p *Plan) seen(from, to int) map[core.RowID]core.Sight {
 	return seen
 }
 
-// Applied is what Apply has done.
+// Applied is the result of Apply.
 type Applied struct {
 	// Changed is how many events changed. The others of Tried were left alone: they have changed
 	// since they were planned, or a process holds them.
@@ -256,10 +257,9 @@ const applyChunk = 500
 // are required: without them, or with a Plan that has no events, the error wraps
 // core.ErrInvalidRequest, and nothing was changed.
 //
-// An event that has changed since the Plan was made is left alone: one that was redriven or ended,
-// one that waited and is dead, and one that was redriven and has died again. So Apply can be
-// repeated after an error. A plan to replay is refused, because a done event stays done: store it,
-// and call RunPlan.
+// An event that has changed since the Plan was made is left alone: it was redriven or ended, it
+// waited and is dead, or it was redriven and has died again. So Apply can be repeated after an
+// error. A plan to replay is refused, because a done event stays done: store it, and call RunPlan.
 func (a *API) Apply(ctx context.Context, p Plan, actor, reason string) (Applied, error) {
 	var done Applied
 	if err := p.check(); err != nil {

@@ -14,21 +14,21 @@ import (
 // AuditRelease is the action of the audit rows that Release writes, one for each message.
 const AuditRelease = "release"
 
-// ReleaseRequest says which parked messages of a consumer are released.
+// ReleaseRequest selects the parked messages of a consumer to release.
 type ReleaseRequest struct {
 	// Consumer is whose poison queue From is. Its inbox is beside the outbox.
 	Consumer string
-	// Cache is that of the consumers, if they have one.
+	// Cache is the consumers' cache, if they have one.
 	Cache inbox.Cache
 
 	inbox.ReleaseRequest
 }
 
-// Release delivers parked messages again: see inbox.Inbox.Release, which says what is lost when it is
-// killed (nothing) and when it stops. Before each message is sent, it writes an audit row with the
-// event and the topic, and with the difference if Edit has changed the payload. A dry run writes
-// nothing. In a database of consumers without an outbox there is no audit: the inbox keeps actor and
-// reason until the message is processed, and Edit is refused.
+// Release delivers parked messages again: see inbox.Inbox.Release, also for what happens if it
+// stops or is killed (no message is lost). Before each message is sent, it writes an audit row with
+// the event and the topic, and with the difference if Edit has changed the payload. A dry run
+// writes nothing. In a database of consumers without an outbox there is no audit: the inbox keeps
+// actor and reason until the message is processed, and Edit is refused.
 //
 // Without an inbox, or with Edit without an audit, the error wraps core.ErrNoTables. A request that
 // lacks something is refused with an error wrapping inbox.ErrInvalidRequest or
@@ -84,6 +84,6 @@ func releaseRecord(req ReleaseRequest, p inbox.Parked, payload []byte) (r core.A
 		textdiff.Payloads(p.Message.Payload, payload)
 }
 
-// PayloadDiff returns what changes from one payload to another, as Release and Edit store it: lines
-// that begin with "- " were there, and those with "+ " are new. It is empty for equal payloads.
+// PayloadDiff returns the difference between two payloads, as Release and Edit store it: lines that
+// begin with "- " were removed, and lines with "+ " added. It is empty for equal payloads.
 func PayloadDiff(before, after []byte) string { return textdiff.Payloads(before, after) }

@@ -24,7 +24,7 @@ func remedy(code string) string {
 	return "Remove the cause that the error names"
 }
 
-// redriveOrDiscard says what can be done about a dead event.
+// redriveOrDiscard describes the ways to end a dead event.
 func redriveOrDiscard(e *Event) string {
 	return fmt.Sprintf("%[2]s. Then Redrive %[1]s: `outbox redrive %[1]s --reason WHY`. Or Discard "+
 		"%[1]s: `outbox discard %[1]s --reason WHY`.", e.ID, remedy(e.ErrorCode))

@@ -19,39 +19,39 @@ import (
 // an event: they would process it a second time. The call has replayed nothing.
 var ErrDedupWindow = errors.New("ops: consumers may have forgotten the events")
 
-// ReplayOptions says what PlanReplay plans. Its zero value is for topics whose consumers declared
+// ReplayOptions are options of PlanReplay. Its zero value is for topics whose consumers declared
 // their windows.
 type ReplayOptions struct {
 	// DedupWindow is how long the consumers remember an event, see Window.Keep. Events that were
 	// published longer ago are refused. It is required if a topic has no window that a consumer
-	// declared (DeclareWindow). For the other topics the shorter one of both holds.
+	// declared (DeclareWindow). For other topics the shorter of the two applies.
 	DedupWindow time.Duration
 	// BeyondWindows makes DedupWindow hold even if a consumer declared a shorter window. Such a
 	// consumer may process events a second time. Plan.Beyond and the audit row name it.
 	BeyondWindows bool
-	// IDs are the rows to replay. Empty: those that the filter selects.
+	// IDs are the rows to replay. Empty: the rows that the filter selects.
 	IDs []core.RowID
 	// Limit is how many events the plan can have. If there are more, PlanReplay refuses. Default,
 	// and the largest value: MaxPlan.
 	Limit int
 }
 
-// PlanReplay plans to publish done events again: those that the filter selects, or with
+// PlanReplay plans to publish done events again: the events that the filter selects, or with
 // ReplayOptions.IDs those rows, and then the filter is empty. Filter.Statuses may be StatusDone or
 // empty, which means the same. It changes nothing. Store the plan with StorePlan, and work it off
 // with RunPlan.
 //
 // RunPlan gives each event a new row with the same event id, topic, key and payload. The row that
-// was done stays as it is. The rows of a replay have an order of their own for each key: that of
-// the plan. They neither wait for new events of the key nor delay them. A relay publishes them with
-// low priority: they hold up no other event.
+// was done stays as it is. The rows of a replay have an order of their own for each key, by the
+// plan. They neither wait for new events of the key nor delay them. A relay publishes them with low
+// priority: they hold up no other event.
 //
-// Consumers that remember the event skip it, so a replay reaches only those that never processed
-// it. The error wraps ErrDedupWindow if a consumer has forgotten one of the events: it was done
-// longer ago than the shortest Window of its topic, or than ReplayOptions.DedupWindow. It wraps
-// core.ErrInvalidRequest for options that make no sense, a topic without a window, a row that is
-// not done or is a replay itself, and more events than Limit. A filter passes over rows of earlier
-// replays: it selects each event once.
+// Consumers that remember the event skip it, so a replay reaches only consumers that never
+// processed it. The error wraps ErrDedupWindow if a consumer has forgotten one of the events: it
+// was done longer ago than the shortest Window of its topic, or than ReplayOptions.DedupWindow. It
+// wraps core.ErrInvalidRequest for options that make no sense, a topic without a window, a row that
+// is not done or is a replay itself, and more events than Limit. A filter passes over rows of
+// earlier replays: it selects each event once.
 func (a *API) PlanReplay(ctx context.Context, f Filter, o ReplayOptions) (Plan, error) {
 	if err := o.check(&f); err != nil {
 		return Plan{}, err
@@ -96,7 +96,7 @@ func (a *API) PlanReplay(ctx context.Context, f Filter, o ReplayOptions) (Plan, 
 func (o *ReplayOptions) check(f *Filter) error {
 	for _, s := range f.Statuses {
 		if s != StatusDone {
-			return invalid("only done events can be replayed, not those that are %s", s)
+			return invalid("only done events can be replayed, not %s ones", s)
 		}
 	}
 	if o.DedupWindow < 0 {
@@ -136,7 +136,7 @@ func replayable(e *Event) error {
 	return nil
 }
 
-// doneEvents reads the events that a filter selects, without those of replays.
+// doneEvents reads the events that a filter selects, except for replays.
 func (a *API) doneEvents(ctx context.Context, f Filter, limit int) (events []Event, err error) {
 	scan := Scan{Filter: f, Limit: min(limit+1, MaxLook), Look: MaxLook}
 	for {
@@ -168,7 +168,7 @@ func noWindow(topic string) error {
 	)
 }
 
-// memory knows how long the consumers remember the events of a replay.
+// memory has how long the consumers remember the events of a replay.
 type memory struct {
 	windows map[string]Window // the shortest of each topic; without a Consumer: ReplayOptions.DedupWindow
 	beyond  []string          // declared windows that do not hold

@@ -15,11 +15,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/repeat"
 )
 
-// RunOptions says how RunPlan works a plan off. Only Actor is required.
+// RunOptions are options of RunPlan. Only Actor is required.
 type RunOptions struct {
 	Actor string // who runs it, for the audit
-	// Rate is how many events a second are changed at most, 0.001 or more. 0: no limit. It is that
-	// of this run.
+	// Rate is how many events a second are changed at most, 0.001 or more. 0: no limit. It applies
+	// to this run.
 	Rate float64
 	// StopShare is the share of the events of a stage that may fail again. If more of them fail,
 	// the plan stops. Default: 0.1. Below 0.002 one failure stops it.
@@ -48,7 +48,7 @@ const (
 	lastLook  = 500 * time.Millisecond
 )
 
-// stages are how many events the first stages have, but not those of a discard. The other stages
+// stages are the numbers of events in the first stages of a redrive or a replay. The other stages
 // have applyChunk.
 var stages = []int{1, 10}
 
@@ -66,28 +66,29 @@ type planRun struct {
 }
 
 // RunPlan works a stored plan off, in its order: each key in its order. Ids are changed together
-// with the position of the plan, so that no event is changed twice by a plan, and none outside of
-// it. Each changed event gets its audit row in the same transaction. Events that have changed since
-// the plan was made are left alone, as Apply leaves them.
+// with the position of the plan, so that a plan changes each event once, and no other event. Each
+// changed event gets its audit row in the same transaction. Events that have changed since the plan
+// was made are left alone, as Apply leaves them.
 //
 // A redrive goes by stages: one event, then ten, and then 500 at a time. RunPlan waits until each
 // event of a stage is published or has failed again. If more than RunOptions.StopShare of them have
-// failed, the plan stops by itself: whatever made the events dead still does. So at most 11 events
-// are published again if nothing was repaired, however many the plan has. A plan that was stopped
+// failed, the plan stops: the cause of the failures is still there. So at most 11 events are
+// published again if nothing was repaired, however many the plan has. A plan that was stopped
 // begins with the first stage again. A discard has no outcomes to wait for.
 //
 // A replay goes by the same stages, so at most 500 of its rows are open at a time. Relays publish
-// them with low priority. The outcomes are those of the rows that it has inserted. An event whose
-// new row is refused has failed, and a person redrives that row. Events whose row was deleted since
-// the plan was made are not replayed: they are missing from Changed. The error wraps ErrDedupWindow
-// if Plan.Until has passed, or if a consumer has declared a shorter Window meanwhile.
+// them with low priority. The outcomes are counted for the rows that it has inserted. An event
+// whose new row is refused has failed, and a person redrives that row. Events whose row was deleted
+// since the plan was made are not replayed: they are missing from Changed. The error wraps
+// ErrDedupWindow if Plan.Until has passed, or if a consumer has declared a shorter Window
+// meanwhile.
 //
 // RunPlan returns when the plan is done, or paused after RunOptions.Steps. The error wraps
-// ErrPlanStopped if the plan stopped by itself or was paused or cancelled by somebody else. Repair
-// what Note says, and call RunPlan again: it goes on with the events that are left. If ctx ends,
-// the plan is paused. If the process dies, any process can go on after half a minute. Until then
-// the error wraps ErrPlanRunning, as it does for a plan that another process runs. It wraps
-// ErrPlanEnded for a plan that is done or cancelled.
+// ErrPlanStopped if the plan stopped, or if somebody else paused or cancelled it. Repair the cause
+// in Note, and call RunPlan again: it goes on with the remaining events. If ctx ends, the plan is
+// paused. If the process dies, any process can go on after half a minute. Until then the error
+// wraps ErrPlanRunning, as it does for a plan that another process runs. It wraps ErrPlanEnded for
+// a plan that is done or cancelled.
 func (a *API) RunPlan(ctx context.Context, id string, o RunOptions) (StoredPlan, error) {
 	switch {
 	case o.Rate != 0 && !(o.Rate >= minRate && o.Rate <= maxRate): // also NaN
@@ -193,7 +194,7 @@ func (r *planRun) change(ctx context.Context, c PlanChange) (ok bool, err error)
 func (r *planRun) must(ctx context.Context, c PlanChange) error {
 	ok, err := r.change(ctx, c)
 	if r.waker != nil && ok && err == nil && len(c.IDs) > 0 {
-		_ = r.waker.Notify(ctx) // relays that do not hear of it find the events with their next poll
+		_ = r.waker.Notify(ctx) // without it, relays find the events with their next poll
 	}
 	if err != nil || ok {
 		return err
@@ -238,7 +239,7 @@ func (r *planRun) work(ctx context.Context) error {
 		r.p.Position += n
 		r.p.Stage++
 		if err := r.must(ctx, PlanChange{IDs: ids}); err != nil {
-			if r.mine() { // nothing has changed, or nobody knows
+			if r.mine() { // the change failed, or its outcome is not known
 				r.p = before
 			}
 			return err
@@ -314,7 +315,7 @@ func (r *planRun) judge(ctx context.Context) error {
 		}
 		if open == 0 || tooMany {
 			r.p.Succeeded, r.p.Failed = r.p.Succeeded+succeeded, r.p.Failed+failed
-			r.p.Succeeded = min(r.p.Succeeded, r.p.Changed-r.p.Failed) // those left alone have no outcome either
+			r.p.Succeeded = min(r.p.Succeeded, r.p.Changed-r.p.Failed) // events that were left alone have no outcome
 			r.p.Judged = r.p.Position
 			switch {
 			case tooMany && r.p.Action == ActionReplay:

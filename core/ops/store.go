@@ -15,10 +15,9 @@ const MaxLook = 10_000
 // everybody else calls the API. If a table is missing, the errors wrap core.ErrNoTables. No method
 // gets a request with DryRun.
 type Store interface {
-	// ScanEvents returns events that the filter selects, in an order that an index gives: by row
-	// id; for open events first those without a key, by topic and due time, and then those of the
-	// keys, by key and number. Without an error it returns fewer events than s.Limit only at the
-	// end or if Truncated is set.
+	// ScanEvents returns events that the filter selects, in the order of an index: by row id; for
+	// open events first events without a key, by topic and due time, and then by key and number.
+	// Without an error it returns fewer events than s.Limit only at the end or if Truncated is set.
 	ScanEvents(ctx context.Context, s Scan) (Scanned, error)
 
 	// ReadContent returns the content of the row with that id.
@@ -29,11 +28,12 @@ type Store interface {
 	Reveal(ctx context.Context, id core.RowID, req core.AdminRequest) (c Content, found bool, err error)
 
 	// ReadDestinations counts the events that wait and that are dead, by topic. It reads at most
-	// limit events of each kind: open ones without a key, those of keys, and dead ones. more says
-	// that there may be more.
+	// limit events of each kind: open ones without a key, events with a key, and dead ones. more
+	// reports whether there may be more.
 	ReadDestinations(ctx context.Context, limit int) (all []Destination, more bool, err error)
 
-	// ReadAudit returns what people did to the row with that id: the last 100 entries, oldest first.
+	// ReadAudit returns the manual actions on the row with that id: the last 100 entries, oldest
+	// first.
 	ReadAudit(ctx context.Context, id core.RowID) ([]AuditEntry, error)
 
 	// ReadFailures returns the last refusals of the row with that id that counted, oldest first, at
@@ -43,17 +43,17 @@ type Store interface {
 	// EditEvent puts a row with other content in the place of a dead one: see API.Edit. In one
 	// transaction it locks the dead row and asks c.CheckDead, reads the content and asks c.Apply,
 	// inserts the new row as c.NewID, discards the dead row, and writes the audit row with
-	// AuditEdit and c.Detail. If c.Appends, the new row takes the next number of c.KeyOf. Otherwise it has the
-	// key and the number of the dead row, and it takes its place as the last row of the key row,
-	// so that no process takes a late acknowledgement of the dead row for one of the new row. The
-	// error wraps ErrNotFound if there is no such row.
+	// AuditEdit and c.Detail. If c.Appends, the new row takes the next number of c.KeyOf. Otherwise
+	// it has the key and the number of the dead row, and it becomes the last row of the key row in
+	// its place, so that no process takes a late acknowledgement of the dead row for one of the new
+	// row. The error wraps ErrNotFound if there is no such row.
 	EditEvent(ctx context.Context, c Edit) (keySeq int64, diff string, err error)
 
 	// EraseEvents erases the content of the rows with c.IDs in one transaction: the payload is
 	// empty, there is no content type, the headers are KeptHeaders, and the text of the last error,
 	// if there is one, is Erased; there are no failed attempts. Each gets an audit row with
-	// AuditErase. A row that has core.HeaderErased already stays as it is, and so does one that
-	// waits, unless c.Open is set and no process holds it.
+	// AuditErase. A row that has core.HeaderErased already stays as it is, and so does a waiting
+	// row, unless c.Open is set and no process holds it.
 	EraseEvents(ctx context.Context, c EraseChange) (EraseOutcome, error)
 
 	// EraseAudit looks at up to 1000 audit rows with numbers above after. It puts Erased in place of
@@ -77,26 +77,25 @@ type Store interface {
 	// ReadPlans returns the newest plans without their ids.
 	ReadPlans(ctx context.Context, limit int) ([]StoredPlan, error)
 
-	// ChangePlan makes a change, all of it in one transaction. It returns false, and has changed
-	// nothing, if the plan has another version. The plan that it returns has the new version and
-	// the new times.
+	// ChangePlan makes a change in one transaction. It returns false, and has changed nothing, if
+	// the plan has another version. The plan that it returns has the new version and the new times.
 	ChangePlan(ctx context.Context, c PlanChange) (p StoredPlan, ok bool, err error)
 
-	// ReadStatuses returns what became of rows that were redriven with that reason. With an empty
-	// reason they are rows that were inserted by a replay, and nobody need have redriven them. Rows
-	// that were deleted are missing. If another row took the place of one, only that other row
-	// counts. ids has at most 500.
+	// ReadStatuses returns the state of rows that were redriven with that reason. With an empty
+	// reason they are rows that a replay inserted, and were not redriven. Rows that were deleted
+	// are missing. If another row took the place of one, only that other row counts. ids has at
+	// most 500.
 	ReadStatuses(ctx context.Context, ids []core.RowID, reason string) ([]RowStatus, error)
 
 	// ChangeGroup makes a change and writes its audit row in one transaction. A group that has no
 	// note and is not muted is forgotten.
 	ChangeGroup(ctx context.Context, c GroupChange) error
 
-	// ReadGroupNotes returns what is stored, the latest change first, at most 1000.
+	// ReadGroupNotes returns the stored notes, the latest change first, at most 1000.
 	ReadGroupNotes(ctx context.Context) ([]GroupNote, error)
 
-	// DeclareWindow stores a window in place of an earlier one of the same topic and consumer, and
-	// writes an audit row with the action AuditDeclareWindow in the same transaction.
+	// DeclareWindow replaces an earlier window of the same topic and consumer, and writes an audit
+	// row with the action AuditDeclareWindow in the same transaction.
 	DeclareWindow(ctx context.Context, req WindowRequest) error
 
 	// WithdrawWindow removes the window of a topic and a consumer, and writes an audit row with the
@@ -108,7 +107,7 @@ type Store interface {
 	Windows(ctx context.Context) ([]Window, error)
 }
 
-// Scan says what Store.ScanEvents reads.
+// Scan is the query of Store.ScanEvents.
 type Scan struct {
 	Filter // its EventID is spelled as it is stored
 
@@ -127,7 +126,7 @@ type Scan struct {
 	Look   int    // rows to look at for each index; at least 1
 }
 
-// Scanned is what a Scan found.
+// Scanned is the result of a Scan.
 type Scanned struct {
 	Events    []Event
 	Next      string // continues after these events; empty: there are no more

@@ -14,14 +14,14 @@ import (
 
 // Errors of stored plans. Errors of the API wrap them.
 var (
-	// ErrNoPlan says that no stored plan has that id.
+	// ErrNoPlan: no stored plan has that id.
 	ErrNoPlan = errors.New("ops: no such plan")
-	// ErrPlanRunning says that another process works the plan off.
+	// ErrPlanRunning: another process works the plan off.
 	ErrPlanRunning = errors.New("ops: another process runs the plan")
-	// ErrPlanStopped says that RunPlan ended before the plan was done. StoredPlan.State and Note
-	// say why.
+	// ErrPlanStopped: RunPlan ended before the plan was done. StoredPlan.State and Note have the
+	// reason.
 	ErrPlanStopped = errors.New("ops: the plan is stopped")
-	// ErrPlanEnded says that the plan is done or cancelled.
+	// ErrPlanEnded: the plan is done or cancelled.
 	ErrPlanEnded = errors.New("ops: the plan has ended")
 )
 
@@ -78,33 +78,34 @@ type StoredPlan struct {
 // Running reports whether a process ran the plan when it was read.
 func (p *StoredPlan) Running() bool { return p.State == PlanRunning && p.WorkerUntil.After(p.ReadAt) }
 
-// RowStatus says what became of an event after it was redriven or replayed.
+// RowStatus is the state of an event after it was redriven or replayed.
 type RowStatus struct {
 	ID       core.RowID // the row that was redriven, or that was inserted to replay another one
-	Status   Status     // of that row, or of the one that took its place at the end of the key
+	Status   Status     // of that row, or of the row that took its place at the end of the key
 	Attempts int        // refusals since then
 }
 
 // PlanChange is a change of a stored plan.
 type PlanChange struct {
-	// Plan is the new state. Its Version is the one that was read: if the plan has changed since,
-	// nothing happens.
+	// Plan is the new state. Its Version is the version that was read: if the plan has changed
+	// since, nothing happens.
 	Plan StoredPlan
 	// Lease is how long, from now on, no other process may run the plan.
 	Lease time.Duration
-	// IDs are redriven, discarded or replayed in the same transaction, as Plan.Action says, and
-	// counted in Changed. Of these rows a replay takes those that are done and no replays. It
-	// inserts an open row with the id Plan.ReplayID for each, in the order of the key: the event,
-	// with its first number in core.HeaderFirstKeySeq and the row in ReplayOf, under
-	// core.ReplayKeyID of its key. The audit row names both rows.
+	// IDs are redriven, discarded or replayed in the same transaction, by Plan.Action, and counted
+	// in Changed. A replay leaves out rows that are not done, or are replays. It inserts an open
+	// row with the id Plan.ReplayID for each, in the order of the key: the event, with its first
+	// number in core.HeaderFirstKeySeq and the row in ReplayOf, under core.ReplayKeyID of its key.
+	// The audit row names both rows.
 	IDs []core.RowID
-	// Audit is the action of an audit row about the plan. Empty: none. Request says who and why.
+	// Audit is the action of an audit row about the plan. Empty: none. Request has actor and
+	// reason.
 	Audit   string
 	Request core.AdminRequest // its IDs are not used, and a replay does not use its Seen
 }
 
-// rowReason is the reason in the audit rows of the events that the plan changes. It tells them from
-// those that others change.
+// rowReason is the reason in the audit rows of the events that the plan changes. By it they differ
+// from the audit rows of other changes.
 func (p *StoredPlan) rowReason() string { return fmt.Sprintf("%s (plan %s)", p.Reason, p.ID) }
 
 // planRetention is how long plans stay after their end.
@@ -126,7 +127,7 @@ func checkWho(actor, reason string) error {
 }
 
 // StorePlan stores a Plan, so that RunPlan of any process can work it off. An audit row in the same
-// transaction says who stored it and why, its filter and its number of events. Actor and reason are
+// transaction has actor and reason, the filter and the number of events. Actor and reason are
 // required. A Plan without events, and one whose digest is wrong, is refused. Plans are deleted 90
 // days after their end.
 func (a *API) StorePlan(ctx context.Context, p Plan, actor, reason string) (StoredPlan, error) {

@@ -35,8 +35,7 @@ type Window struct {
 	Reason string        `json:"reason"`
 }
 
-// String says in words how long the consumer remembers, as "consumer search remembers events of
-// orders for 168h0m0s".
+// String describes the window, as "consumer search remembers events of orders for 168h0m0s".
 func (w Window) String() string {
 	if w.Keep == Forever {
 		return fmt.Sprintf("consumer %s remembers events of %s for ever", w.Consumer, w.Topic)
@@ -44,8 +43,8 @@ func (w Window) String() string {
 	return fmt.Sprintf("consumer %s remembers events of %s for %s", w.Consumer, w.Topic, w.Keep)
 }
 
-// WindowRequest says which Window a person or a program changes. All fields but DryRun are
-// required, except that WithdrawWindow has no use for Keep.
+// WindowRequest selects a Window to change. All fields but DryRun are required, except that
+// WithdrawWindow has no use for Keep.
 type WindowRequest struct {
 	Topic    string        // at most 249 bytes
 	Consumer string        // at most 128 bytes
@@ -66,11 +65,11 @@ func (r *WindowRequest) AuditReason() string {
 	return fmt.Sprintf("%s (consumer %s, %s)", r.Reason, r.Consumer, r.Keep)
 }
 
-// DeclareWindow stores how long a consumer of a topic recognises copies. It replaces what the
-// consumer declared before, and writes an audit row in the same transaction. PlanReplay refuses
-// events that a consumer of their topic has forgotten. If the same window is declared already,
-// nothing changes. So a program that has the database of the outbox can declare its own window
-// whenever it starts:
+// DeclareWindow stores how long a consumer of a topic recognises copies. It replaces the consumer's
+// earlier declaration, and writes an audit row in the same transaction. PlanReplay refuses events
+// that a consumer of their topic has forgotten. If the same window is declared already, nothing
+// changes. So a program that has the database of the outbox can declare its own window whenever it
+// starts:
 //
 //	err := api.DeclareWindow(ctx, ops.WindowRequest{
 //		Topic: "orders", Consumer: cfg.Consumer, Keep: cfg.Retention, Actor: "search", Reason: "start",
@@ -95,7 +94,7 @@ func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 	case i >= 0 && all[i].Keep == req.Keep:
 		return nil
 	case i < 0 && len(all) >= maxWindows:
-		return invalid("%d windows are declared, and no more are read: withdraw those of consumers that are gone",
+		return invalid("%d windows are declared, and no more are read: withdraw the windows of consumers that are gone",
 			len(all))
 	}
 	if req.DryRun {
@@ -105,7 +104,8 @@ func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 }
 
 // WithdrawWindow forgets the window of a consumer that reads the topic no longer, with an audit row
-// in the same transaction. It reports whether there was one. The errors are those of DeclareWindow.
+// in the same transaction. It reports whether there was one. The errors are the same as for
+// DeclareWindow.
 func (a *API) WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn bool, err error) {
 	if req.Keep != 0 {
 		return false, invalid("a window is withdrawn whatever its {Keep} is: set none")
@@ -120,7 +120,7 @@ func (a *API) WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn 
 	return a.store.WithdrawWindow(ctx, req)
 }
 
-// Windows returns what consumers declared, by topic and then by consumer, at most 1000.
+// Windows returns the declared windows, by topic and then by consumer, at most 1000.
 func (a *API) Windows(ctx context.Context) ([]Window, error) {
 	return a.store.Windows(ctx)
 }

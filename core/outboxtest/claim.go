@@ -81,8 +81,8 @@ func (r *Repository) ClaimKey(ctx context.Context, req core.ClaimRequest, lane c
 	return rows, err
 }
 
-// headOf reports whether the head of a key may be claimed. Where dead rows are skipped, it takes
-// those out of the key with which the key begins. The caller holds r.mu.
+// headOf reports whether the head of a key may be claimed. Where dead rows are skipped, dead rows
+// at the beginning leave the key. The caller holds r.mu.
 func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) bool {
 	for len(r.table.lanes[l]) > 0 {
 		head := r.table.lanes[l][0]
@@ -94,8 +94,8 @@ func (r *Repository) headOf(req core.ClaimRequest, l core.KeyID) bool {
 	return false
 }
 
-// claimRuns reads the rows that follow the heads, and leases those that still follow them. If the
-// claim reached its limits before the last key, claimRuns returns the key where it did.
+// claimRuns reads the rows that follow the heads, and leases the rows that still follow them. If
+// the claim reached its limits before the last key, claimRuns returns the key where it did.
 func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 	heads []core.KeyID,
 ) (rows []core.Claimed, last core.KeyID, err error) {
@@ -124,10 +124,10 @@ func (r *Repository) claimRuns(ctx context.Context, req core.ClaimRequest,
 	return r.leaseWanted(req, c.wanted), last, nil
 }
 
-// leaseWanted leases wanted rows. Those of a key are its first ones, without a gap, as one statement
-// saw them. No open row comes before one of them later, because a dead one would be the head. So it
-// is enough that each of them can still be claimed. One that cannot ends the run of its key. The
-// caller holds r.mu.
+// leaseWanted leases wanted rows. The wanted rows of a key are its first ones, without a gap, as
+// one statement saw them. No open row comes before one of them later, because a dead row there
+// would be the head. So it is enough that each row can still be claimed. A row that cannot be
+// claimed ends the run of its key. The caller holds r.mu.
 func (r *Repository) leaseWanted(req core.ClaimRequest, wanted []*Row) (rows []core.Claimed) {
 	now, broken := r.now(), map[core.KeyID]bool{}
 	for _, row := range wanted {

@@ -1,6 +1,6 @@
 // Package outboxtest is for tests of services. It has an outbox table in memory, whose transactions
-// behave like those of a database. It also has a publisher that records events and fails on demand,
-// a repository that fails on demand, and checks of published events.
+// behave like a database's. It also has a publisher that records events and fails on demand, a
+// repository that fails on demand, and checks of published events.
 //
 // The test of an application calls NewOutbox, publishes in a transaction of its Transactor, drains,
 // and calls RequirePublished:

@@ -12,8 +12,8 @@ import (
 
 var _ ops.Store = (*Repository)(nil)
 
-// ScanEvents implements ops.Store. The order is that of the row ids, and for Scan.KeyID that of the
-// key, of which there is one page.
+// ScanEvents implements ops.Store. Rows are in the order of their ids, and for Scan.KeyID in the
+// order of the key, in one page.
 func (r *Repository) ScanEvents(ctx context.Context, s ops.Scan) (ops.Scanned, error) {
 	if err := r.begin(ctx); err != nil {
 		return ops.Scanned{}, err

@@ -39,12 +39,12 @@ type Fault struct {
 	N      int    // the n-th matching call from now on fails; 0 and 1 mean the next one
 	Times  int    // how many matching calls in a row fail; 0 means 1, a negative number means all
 	After  bool   // the call takes effect and its answer is lost; otherwise it has no effect
-	Err    error  // the error that the caller gets; nil: an error that says that the connection was lost
+	Err    error  // the error that the caller gets; nil: a lost connection
 }
 
 type repository = core.Repository
 
-// FaultyRepository passes calls on to another repository and makes some of those that have a Method
+// FaultyRepository passes calls on to another repository and makes some calls that have a Method
 // fail. It is safe for use by several goroutines; make one with NewFaultyRepository.
 type FaultyRepository struct {
 	repository

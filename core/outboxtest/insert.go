@@ -30,8 +30,8 @@ func (r *Repository) Insert(ctx context.Context, tx core.Tx, req core.InsertRequ
 	return inserted, err
 }
 
-// insertElsewhere inserts rows for a transaction that is not one of this package, such as one of an
-// ORM. The rows exist once that transaction has committed. insertElsewhere waits for no locks.
+// insertElsewhere inserts rows for a transaction of another package, such as an ORM's. The rows
+// exist once that transaction has committed. insertElsewhere waits for no locks.
 func (r *Repository) insertElsewhere(ctx context.Context, tx core.Tx, req core.InsertRequest) ([]core.Inserted, error) {
 	t, err := r.Begin(ctx)
 	if err != nil {

@@ -60,7 +60,7 @@ func archivePart(rows []*Row) (n int) {
 // old returns the rows that a cleanup deletes. The caller holds r.mu.
 func (r *Repository) old(req core.CleanupRequest) (rows []*Row) {
 	now := r.now()
-	for _, row := range r.table.ended { // those that ended first come first
+	for _, row := range r.table.ended { // the longest ended come first
 		if len(rows) >= req.Limit || !row.DoneAt.Before(now.Add(-min(req.Keep, req.KeepDiscarded))) {
 			break
 		}

@@ -74,7 +74,7 @@ func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 	return all, nil
 }
 
-// pauseTarget returns a text for what is paused, in the order of the list.
+// pauseTarget returns a text for the target of a pause; texts sort in the order of the list.
 func pauseTarget(topic, tenant string) string {
 	switch {
 	case tenant != "":

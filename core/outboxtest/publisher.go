@@ -270,8 +270,8 @@ func (p *Publisher) InFlight() int {
 	return p.inFlight
 }
 
-// Overlaps returns how many publishes began while another one of the same key was under way. With a
-// relay it stays 0.
+// Overlaps returns how many publishes began while another publish of the same key was under way.
+// With a relay it stays 0.
 func (p *Publisher) Overlaps() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ func (r *Repository) replay(ctx context.Context, p *ops.StoredPlan, req core.Adm
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	var rows []core.NewRow // those that replay the rows
+	var rows []core.NewRow // copies that replay the rows
 	var of []*Row
 	r.mu.Lock()
 	for _, id := range req.IDs {

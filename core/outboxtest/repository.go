@@ -14,11 +14,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/internal/pause"
 )
 
-// Repository is a core.Repository in memory. Its transactions (Begin, Transactor) behave like those
-// of a database. Rows are invisible until they commit, and key rows are locked until the
-// transaction ends. Savepoints and lost answers of COMMIT exist, and a deadlock has a victim.
-// Repository passes TestRepository. It is safe for use by several goroutines. Make one with
-// NewRepository.
+// Repository is a core.Repository in memory. Its transactions (Begin, Transactor) behave like a
+// database's. Rows are invisible until they commit, and key rows are locked until the transaction
+// ends. Savepoints and lost answers of COMMIT exist, and a deadlock has a victim. Repository passes
+// TestRepository. It is safe for use by several goroutines. Make one with NewRepository.
 type Repository struct {
 	dialect core.Dialect
 	clock   func() time.Time
@@ -39,7 +38,8 @@ type Repository struct {
 	commitFaults []CommitFault
 }
 
-// decisions are what people and programs have said about events. The zero value has none.
+// decisions are settings that people and programs have stored about events. The zero value has
+// none.
 type decisions struct {
 	pauses  map[string]core.Pause // by pauseTarget
 	groups  map[string]ops.GroupNote
@@ -55,7 +55,7 @@ func (r *Repository) Check(ctx context.Context) error { return ctx.Err() }
 // Warnings implements core.Repository: there are no dangers.
 func (r *Repository) Warnings(context.Context) ([]core.Warning, error) { return nil, nil }
 
-// Classify implements core.Repository. It knows the errors of all databases.
+// Classify implements core.Repository. It recognises errors of all databases.
 func (r *Repository) Classify(err error) core.ErrorKind { return sqlerr.Classify(err) }
 
 // keyRow is a row of the key table. It is changed in place under its lock, and the transaction
@@ -73,8 +73,8 @@ type Option func(*Repository)
 // time.Now.
 func WithClock(now func() time.Time) Option { return func(r *Repository) { r.clock = now } }
 
-// WithDialect makes the transactions of the repository behave like those of a database of that
-// dialect: how an error affects the transaction, and how savepoint names are compared. Default:
+// WithDialect makes the transactions of the repository behave like a database of that dialect: in
+// the effect of an error on the transaction, and in the comparison of savepoint names. Default:
 // core.Postgres, where every error aborts the transaction.
 func WithDialect(d core.Dialect) Option { return func(r *Repository) { r.dialect = d } }
 

@@ -79,7 +79,7 @@ func RequireNotPublished(t testing.TB, p *Publisher, m Match) {
 	}
 }
 
-// RequireNothingRecorded fails the test if one of these models still has recorded events. Call it
+// RequireNothingRecorded fails the test if any of the models still has recorded events. Call it
 // after the transaction that stores the models. It finds a Recorder whose events no adapter took:
 // the outbox was not installed on the *gorm.DB or *bun.DB that stored the model, or the model was
 // not stored at all. A model that embeds no Recorder fails the test too.

@@ -53,7 +53,7 @@ func returned(query string, args []driver.Value, number func(rows int64) int64) 
 	return a
 }
 
-// generated names the column that gets the number of a row: that of a key, which is not inserted.
+// generated names the column that gets the number of a row: a key's column, which is not inserted.
 func generated(returning, inserted []string) string {
 	key := ""
 	for _, name := range returning {

@@ -41,8 +41,8 @@ func (s Status) String() string {
 // open reports whether a row with this status is still to be published.
 func (s Status) open() bool { return s == StatusNew || s == StatusRetry }
 
-// Row is one row of the table, as Repository.Rows returns it. Times are those of the clock of the
-// repository, or zero.
+// Row is one row of the table, as Repository.Rows returns it. Times are by the repository's clock,
+// or zero.
 type Row struct {
 	ID     core.RowID
 	Event  core.Event
@@ -105,7 +105,7 @@ func (r *Row) heldBy(node string, claimNo int64) bool {
 	return r.Status.open() && r.ClaimNo == claimNo && r.ClaimedBy == node && !r.LeaseUntil.IsZero()
 }
 
-// byLog makes a new row one that a reader of the log publishes.
+// byLog makes a new row into a row that a reader of the log publishes.
 func (r *Row) byLog(now time.Time) { r.Status, r.ClaimedBy, r.DoneAt = StatusDone, core.LogReader, now }
 
 func (r *Row) claim(req core.ClaimRequest, now time.Time) core.Claimed {

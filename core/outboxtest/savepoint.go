@@ -67,7 +67,8 @@ func (t *Tx) rollback(words []string, name string) error {
 }
 
 func (t *Tx) savepoint(name string) {
-	// On MySQL the new savepoint replaces the old one of that name. Elsewhere it hides the old one.
+	// On MySQL the new savepoint replaces the old one of the same name. Elsewhere it hides the old
+	// one.
 	if i := t.find(name); i >= 0 && t.repo.dialect == core.MySQL {
 		t.savepoints = append(t.savepoints[:i], t.savepoints[i+1:]...)
 	}

@@ -77,8 +77,8 @@ func (t *table) lanesAfter(l core.KeyID) []core.KeyID {
 	return t.laneOrder[i:]
 }
 
-// pending calls fn for every open or dead row: first the unordered ones, then those of the keys,
-// in order.
+// pending calls fn for every open or dead row: first the unordered ones, then rows with a key, in
+// order.
 func (t *table) pending(fn func(*Row)) {
 	for _, row := range t.unordered {
 		fn(row)

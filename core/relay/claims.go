@@ -9,8 +9,7 @@ import (
 )
 
 // claimEnd is how long a claim goes on after the context of Run ended. If it was cancelled while
-// the database commits it, nobody would know which rows it has, and they would wait until their
-// lease ends.
+// the database commits it, its rows would not be known, and they would wait until their lease ends.
 const claimEnd = time.Second
 
 // claim runs a claim statement and hands the claimed rows to the dispatcher.
@@ -58,7 +57,8 @@ func (s *state) admit(rows []core.Claimed, deadline time.Time) {
 		}
 		it := s.inflight.find(c.ID)
 		if it != nil && it.state == itemReserved {
-			// Its transaction has committed, although nobody has said so: the row is cold now.
+			// The claim shows that its transaction has committed, although no outcome was reported:
+			// the row is cold now.
 			s.fellBack(it, core.FallbackUnknown)
 			s.forget(it)
 			it = nil

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/errtext"
 )
 
-// Config says how an Outbox publishes. It is the value of core.Config.Relay, and of the field
+// Config configures the relay of an Outbox. It is the value of core.Config.Relay, and of the field
 // Relay in the Config of each adapter. The zero value means the documented defaults.
 type Config struct {
 	// PublishTimeout ends a publish. A publisher that ignores it is abandoned after twice that
@@ -21,24 +21,24 @@ type Config struct {
 	// time Run publishes the events that it holds, and gives the rest back. It must be shorter than
 	// the time after which the process is killed (30 s on Kubernetes). Default: 20 s.
 	ShutdownTimeout time.Duration
-	// Retry says how refused events are tried again.
+	// Retry sets the pauses and the number of attempts of refused events.
 	Retry RetryPolicy
 	// RetryByType has policies of single event types, in place of Retry. A zero field has the value
 	// of Retry; MaxDelay is then at least BaseDelay. Default: none.
 	RetryByType map[string]RetryPolicy
-	// Breaker says when a destination is stopped and how it is probed.
+	// Breaker sets when a destination is stopped and how it is probed.
 	Breaker BreakerPolicy
 	// Classifier judges publish errors that no publisher has marked with a class. Default:
 	// core.ClassUnavailable if Repository.Classify returns core.ErrorUnavailable, otherwise
 	// core.DefaultClassifier.
 	Classifier func(error) core.Class
 	// MaxCrashes is how many processes may die while they publish a suspicious event before the
-	// event is DEAD. An event is suspicious after three lost leases. The relay then publishes it
-	// beside no other suspicious event. Before each such publish the relay writes down that it
-	// begins. Only deaths during it count, and only if the destination works, as far as the process
-	// knows: it has acknowledged another event, and refused none since. Default: 10.
+	// event is DEAD. An event is suspicious after three lost leases. From then on the relay
+	// publishes it beside no other suspicious event, and records the start of each publish. A death
+	// counts only during such a publish, and only if the destination works as far as the process
+	// has seen: it has acknowledged another event, and refused none since. Default: 10.
 	MaxCrashes int
-	// Retention says how long published rows are kept.
+	// Retention is how long published rows are kept.
 	Retention Retention
 	// DisableJanitor leaves retention and the collection of idle keys to other processes.
 	DisableJanitor bool
@@ -81,12 +81,12 @@ type Config struct {
 	// KeyRun is how many rows of one key a claim takes at most. A claim takes fewer when many keys
 	// are waiting. Default: 50.
 	KeyRun int
-	// MarkBatch, MarkDelay and MaxUnmarked say how marks of the fast path are written: in batches
-	// of MarkBatch, no later than MarkDelay, and with its publishing held back while MaxUnmarked
-	// are not written. A crash can repeat at most Workers + MarkBatch + MaxUnmarked events of the
-	// fast path, with InFlight in place of Workers for an AsyncPublisher. Its rate of publishing is
-	// at most MaxUnmarked divided by the duration of a mark. Default: 100, 5 ms, and 8 for each of
-	// the Workers, at least 256, and at least InFlight with an AsyncPublisher.
+	// MarkBatch, MarkDelay and MaxUnmarked control the marks of the fast path: they are written in
+	// batches of MarkBatch, no later than MarkDelay, and the fast path publishes nothing while
+	// MaxUnmarked marks are unwritten. A crash can repeat at most Workers + MarkBatch + MaxUnmarked
+	// events of the fast path, with InFlight in place of Workers for an AsyncPublisher. Its rate of
+	// publishing is at most MaxUnmarked divided by the duration of a mark. Default: 100, 5 ms, and
+	// 8 for each of the Workers, at least 256, and at least InFlight with an AsyncPublisher.
 	//
 	// Marks of the events that the poller claimed are written in batches of ClaimBatch, or of half
 	// of ColdEvents if that is less, and no later than MarkDelay. A crash can repeat at most
@@ -96,7 +96,7 @@ type Config struct {
 	MaxUnmarked int
 }
 
-// RetryPolicy says when a refused event is tried again: after a random time below min(MaxDelay,
+// RetryPolicy sets when a refused event is tried again: after a random time below min(MaxDelay,
 // BaseDelay*2^(n-1)) for refusal number n.
 //
 // When a destination refuses every event, the events are not at fault. So an event never becomes
@@ -111,7 +111,7 @@ type RetryPolicy struct {
 	MaxAttempts int
 }
 
-// BreakerPolicy says when a destination (a topic) is stopped. A stopped destination costs its
+// BreakerPolicy sets when a destination (a topic) is stopped. A stopped destination costs its
 // events no attempts.
 type BreakerPolicy struct {
 	// Failures is how many different events in a row the destination refuses, without an
@@ -127,7 +127,7 @@ type BreakerPolicy struct {
 	MaxProbeInterval time.Duration
 }
 
-// Retention says how long rows are kept after they ended. An open or a dead row is never deleted,
+// Retention is how long rows are kept after they ended. An open or a dead row is never deleted,
 // however old it is: Redrive or Discard ends a dead one.
 type Retention struct {
 	// DeleteOnSuccess deletes a row instead of marking it DONE. That is the fastest way. Published
@@ -145,9 +145,9 @@ type Retention struct {
 	// once. They are deleted only after Archive has returned nil. If it returns an error or panics,
 	// they stay, a warning is logged, and the next run of the janitor begins with them: the cleanup
 	// does not go past rows that cannot be archived. Rows may come again after a crash, so an
-	// archive must know their IDs. On PostgreSQL, MariaDB and MySQL two processes do not archive
-	// the same row at once, because the rows are locked meanwhile in a transaction on a connection
-	// of the pool. SQLite locks nothing meanwhile.
+	// archive must recognise their IDs. On PostgreSQL, MariaDB and MySQL two processes do not
+	// archive the same row at once, because the rows are locked meanwhile in a transaction on a
+	// connection of the pool. SQLite locks nothing meanwhile.
 	//
 	// Archive must end when ctx does, a minute after the begin of the cleanup at the latest, and
 	// must not change the outbox. A call that goes on for another second is left alone, so that Run
@@ -207,8 +207,8 @@ func (c Config) withDefaults(ob core.Config) Config {
 	return c
 }
 
-// classifyOf is the default of Classifier. The Repository knows the errors of a publisher that writes
-// into a database like its own.
+// classifyOf is the default of Classifier. The Repository recognises errors of a publisher that
+// writes into the same kind of database.
 func classifyOf(repo core.Repository, err error) core.Class {
 	if repo.Classify(err) == core.ErrorUnavailable {
 		return core.ClassUnavailable
@@ -305,7 +305,7 @@ func (r Retention) validate(ob core.Config, bad func(format string, args ...any)
 			"them out")
 	}
 	if r.DeleteOnSuccess && ob.RelayedByLog {
-		bad("{Relay.Retention.DeleteOnSuccess} and {RelayedByLog} are both set: nobody marks the rows, so they are " +
+		bad("{Relay.Retention.DeleteOnSuccess} and {RelayedByLog} are both set: no relay marks the rows, so they are " +
 			"deleted by their age. Set {Relay.Retention.Keep}")
 	}
 }

@@ -17,8 +17,8 @@ type deadlines struct {
 	since time.Time
 }
 
-// context returns a context that ends with parent, or timeout after now and up to a part of it
-// earlier.
+// context returns a context that ends with parent, or timeout after now, at most a sharedPart of
+// timeout earlier.
 func (d *deadlines) context(parent context.Context, now time.Time, timeout time.Duration) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()

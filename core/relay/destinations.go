@@ -9,13 +9,12 @@ import (
 )
 
 // destinations are the topics that this process has seen recently. A destination in use is never
-// forgotten. A forgotten destination counts as new, and so as one that works. The zero value is
-// empty.
+// forgotten. A forgotten destination counts as new, and so as working. The zero value is empty.
 type destinations struct {
 	known   generations[string, *destination]
 	stopped map[string]*destination
 	paused  pauses
-	limited []*destination // those with a limit, in the order of their topics
+	limited []*destination // destinations with a limit, in the order of their topics
 }
 
 // maxDestinations is how many destinations are remembered in each of two generations.
@@ -47,8 +46,8 @@ func (c *destinations) goOn(d *destination) {
 // stoppedTopics returns the topics of the stopped destinations, sorted.
 func (c *destinations) stoppedTopics() []string { return slices.Sorted(maps.Keys(c.stopped)) }
 
-// passedOver returns the topics of which a normal claim takes nothing, sorted: those that are
-// stopped, paused or limited.
+// passedOver returns the topics that a normal claim leaves out, sorted: stopped, paused and limited
+// topics.
 func (c *destinations) passedOver() []string {
 	topics := c.stoppedTopics()
 	for t := range c.paused.topics {
@@ -61,11 +60,11 @@ func (c *destinations) passedOver() []string {
 	return slices.Compact(topics)
 }
 
-// pausedTenants returns the tenants of which nothing is claimed, sorted.
+// pausedTenants returns the tenants that claims leave out, sorted.
 func (c *destinations) pausedTenants() []string { return slices.Sorted(maps.Keys(c.paused.tenants)) }
 
-// working returns those of the given topics that are not stopped, paused or limited, sorted. The
-// result is never nil.
+// working returns the given topics except for stopped, paused and limited ones, sorted. The result
+// is never nil.
 func (c *destinations) working(topics map[string]bool) []string {
 	working := make([]string, 0, len(topics))
 	for t := range topics {
@@ -86,8 +85,8 @@ func (c *destinations) looks(d *destination) bool {
 	return !d.open && !d.clogged && !c.paused.hold(d.topic)
 }
 
-// nextLook returns when the poller looks next for events of one of the limited destinations. Zero:
-// when a publish has ended, or there are none.
+// nextLook returns when the poller next looks for events of any limited destination. Zero: when a
+// publish has ended, or there are none.
 func (c *destinations) nextLook(now time.Time) (at time.Time) {
 	for _, d := range c.limited {
 		if next, ok := d.limit.lookAt(now, d.items); ok && c.looks(d) && (at.IsZero() || next.Before(at)) {
@@ -97,8 +96,8 @@ func (c *destinations) nextLook(now time.Time) (at time.Time) {
 	return at
 }
 
-// nextAsk returns when the poller looks for an event to probe one of the destinations with. Zero:
-// no destination waits for a probe.
+// nextAsk returns when the poller next looks for a probe of any stopped destination. Zero: no
+// destination waits for a probe.
 func (c *destinations) nextAsk() (at time.Time) {
 	for _, d := range c.stopped {
 		if next := d.nextAsk(); c.probes(d) && (at.IsZero() || next.Before(at)) {
@@ -125,8 +124,8 @@ func (c *destinations) closedHot(d *destination, tenant string, now time.Time) b
 	return c.paused.holdEvent(d.topic, tenant) || d.open && !d.mayProbeHot(now)
 }
 
-// destination is what this process knows of one topic: whether it is stopped (its breaker is open)
-// and when it is probed again.
+// destination is this process's view of one topic: whether it is stopped (its breaker is open) and
+// when it is probed again.
 type destination struct {
 	topic    string
 	lastAck  time.Time
@@ -146,7 +145,7 @@ type destination struct {
 	limit    *rateLimit // nil: none
 }
 
-// probeTurn says which event probes a stopped destination next.
+// probeTurn selects the next event to probe a stopped destination with.
 type probeTurn struct {
 	started uint       // probes that have begun
 	count   uint       // probes with rows of the table: unordered rows and keys take turns

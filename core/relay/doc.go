@@ -1,5 +1,6 @@
-// Package relay publishes what package core has written. A service gives its settings, a [Config], to
-// core.Config.Relay or to the field Relay of its adapter's Config, and calls Run of the outbox.
+// Package relay publishes the events that package core has written. A service gives its settings, a
+// [Config], to core.Config.Relay or to the field Relay of its adapter's Config, and calls Run of
+// the outbox.
 //
 // A relay takes events on two paths: the fast path, straight from a commit of this process, and the
 // poller, which claims rows of the table. What its goroutines share is in one value, state, and they

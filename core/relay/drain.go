@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/pace"
 )
 
-// drain publishes what is due.
+// drain publishes due events until none is left.
 func (r *engine) drain(ctx context.Context) error {
 	r.do(func(s *state) { s.poller.drains++ })
 	defer r.do(func(s *state) { s.poller.drains-- })

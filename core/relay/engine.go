@@ -92,7 +92,7 @@ func (r *engine) run(ctx context.Context) (spent time.Duration) {
 	return time.Since(ended)
 }
 
-// noPool reports whether an error says that the program has closed the pool. Then no mark can be
+// noPool reports whether an error means that the program has closed the pool. Then no mark can be
 // written any more, and Run ends.
 func (r *engine) noPool(err error) bool {
 	if err == nil || r.repo().Classify(err) != core.ErrorPoolClosed {

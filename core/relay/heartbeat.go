@@ -107,7 +107,7 @@ func (r *engine) heartbeat() core.Heartbeat {
 // turned returns how long ago the loop of Run turned.
 func (r *engine) turned() time.Duration { return max(0, r.life.vitals.since(&r.life.vitals.turned)) }
 
-// memory returns what only the memory of this process knows.
+// memory returns the part of the relay's state that is only in this process's memory.
 func (r *engine) memory() core.RelayState {
 	m := ask(r, (*state).memory)
 	if err := r.life.pollFails.Load(); err != nil {

@@ -19,8 +19,7 @@ const (
 	historyLook   = 10_000           // rows of a kind that the count of the backlog looks at
 )
 
-// tally counts what this process did since the history was last written. The zero value has counted
-// nothing.
+// tally counts results since the history was last written. The zero value is empty.
 type tally struct {
 	topics map[string]*topicTally
 	others core.HistoryCounts // of topics without a place in the map
@@ -32,8 +31,8 @@ type topicTally struct {
 	since time.Time // when it was last found to have events
 }
 
-// add counts the result of a publish, unless it says nothing about the event. It allocates nothing but
-// for a new topic.
+// add counts the result of a publish, except for an outage. It allocates nothing but for a new
+// topic.
 func (t *tally) add(topic string, result core.PublishResult) {
 	if result == core.PublishUnavailable {
 		return
@@ -118,7 +117,7 @@ func (r *engine) record(ctx context.Context) {
 	}
 }
 
-// recordNow adds what was counted to the history. The relay that opened its slot counts what waits.
+// recordNow adds the counts to the history. The relay that opened its slot also counts the backlog.
 func (r *engine) recordNow(ctx context.Context, h core.Historian, timeout time.Duration) error {
 	counts := ask(r, func(s *state) []core.HistoryCounts { return s.tally.take(time.Now()) })
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -53,7 +53,7 @@ func (f *inflight) active() int {
 }
 
 // move changes the state of an item; no other function does. A new item gets a slot, and an item
-// that becomes gone loses it. The error says that the transition is not in the table. The state
+// that becomes gone loses it. The error means that the transition is not in the table. The state
 // changes all the same.
 func (f *inflight) move(it *item, to itemState) error {
 	from := it.state

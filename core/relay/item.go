@@ -28,7 +28,7 @@ type item struct {
 	role     itemRole
 }
 
-// itemRole says what is special about an item.
+// itemRole has the special roles of an item.
 type itemRole struct {
 	suspect  bool // lost often enough to be suspicious: published beside no other suspect
 	unproven bool // a suspect whose death does not count, see unprovenWait
@@ -61,7 +61,7 @@ type itemLease struct {
 	begun    int64     // a suspect: the claim under which the beginning of its publish is written down
 }
 
-// itemPlace says where an item is in its lane (see laneState.guard).
+// itemPlace is the position of an item in its lane (see laneState.guard).
 type itemPlace struct {
 	prev   core.RowID // hot: the previous row
 	opened bool       // hot: it opened its key

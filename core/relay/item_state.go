@@ -33,8 +33,8 @@ type itemTransition struct {
 	when     string
 }
 
-// itemTransitions are all allowed changes of state. The table in docs/how-it-works.md says the
-// same; a test compares them.
+// itemTransitions are all allowed changes of state. The table in docs/how-it-works.md has the states
+// that may follow each state; a test compares the two.
 var itemTransitions = []itemTransition{
 	{itemNew, itemReserved, "`Publish` takes a slot of the fast path, before it inserts the row"},
 	{itemNew, itemWaiting, "the poller has claimed the row"},
@@ -66,7 +66,7 @@ var itemTransitions = []itemTransition{
 	{itemReleasing, itemGone, "the lease is ended, or the table refuses that: then it ends by itself"},
 }
 
-// itemMoves says for each state which states may follow.
+// itemMoves has the allowed next states of each state.
 var itemMoves = func() (moves [itemStates][itemStates]bool) {
 	for _, t := range itemTransitions {
 		moves[t.from][t.to] = true

@@ -6,8 +6,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// laneState is what this process knows of one lane: the row that was acknowledged last, and the
-// items that wait. At most one item of a lane is ready or being published.
+// laneState is this process's view of one lane: the row that was acknowledged last, and the waiting
+// items. At most one item of a lane is ready or being published.
 type laneState struct {
 	ackID   core.RowID
 	ackSeq  int64
@@ -63,7 +63,7 @@ func (c *lanes) busy(id core.KeyID) bool {
 	return l != nil && l.inUse()
 }
 
-// join adds an item to those that wait in its lane.
+// join adds an item to the waiting items of its lane.
 func (c *lanes) join(it *item) {
 	l := c.get(it.lane)
 	i, _ := slices.BinarySearchFunc(l.waiting, it.delivery.KeySeq, func(w *item, seq int64) int {
@@ -119,8 +119,8 @@ func (c *lanes) clear(id core.KeyID) []*item {
 	return waiting
 }
 
-// acked remembers the item that was acknowledged last.
-func (c *lanes) acked(it *item) {
+// onAck remembers the item that was acknowledged last.
+func (c *lanes) onAck(it *item) {
 	l := c.get(it.lane)
 	l.ackID, l.ackSeq, l.hasAck = it.id, it.delivery.KeySeq, true
 }

@@ -9,15 +9,15 @@ import (
 )
 
 // A LatePublisher cannot end a call: it returns when its context ends, and leaves the call behind.
-// The event counts as timed out. What the call says in the end is a fact nevertheless: if the
-// destination has accepted the event, its row becomes DONE, and the destination counts as one that
-// works. The same holds for an AsyncPublisher that says so after an error.
+// The event counts as timed out. The call's result counts all the same: if the destination has
+// accepted the event, its row becomes DONE, and the destination counts as working. So does a
+// success that an AsyncPublisher reports after an error.
 //
 // The row is found by its id, as every acknowledged row is. So if an event is published again under
 // its id while a call with it is still out, the end of that call counts for both: they are one
 // event.
 
-// lateAnswer is what a LatePublisher is given for one publish.
+// lateAnswer gets the result of one publish of a LatePublisher.
 type lateAnswer struct {
 	r        *engine
 	it       *item          // guarded by the state of r
@@ -66,7 +66,7 @@ func (s *state) acceptedLate(it *item, receipt string, now time.Time) bool {
 		size: it.size, mark: itemMark{receipt: errtext.Clip(receipt, 250), wake: true},
 	}
 	s.move(late, itemAcked)
-	s.acked(late, now)
+	s.onAck(late, now)
 	s.addAck(late)
 	s.tally.add(late.delivery.Topic, core.PublishDone)
 	return true

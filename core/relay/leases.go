@@ -50,8 +50,8 @@ type renewal struct {
 	claim core.ClaimRef
 }
 
-// abandonStuck goes on without the publishes that are stuck. It returns how many workers are to be
-// started for those that are lost.
+// abandonStuck goes on without the publishes that are stuck. It returns the number of workers to
+// start in place of lost ones.
 func (s *state) abandonStuck(stopped bool) (workers int) {
 	now := time.Now()
 	for _, it := range s.inflight.sorted() {

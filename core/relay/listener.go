@@ -21,9 +21,9 @@ const (
 	vainPause = time.Millisecond
 	maxVain   = 100 * time.Millisecond
 
-	// Until Listen hears for the first time, and until it hears a Notify of this relay.
+	// Until Listen first calls wake, and until it calls wake after a Notify of this relay.
 	hearTimeout = 10 * time.Second
-	// Without a wake-up, until the relay checks that Listen still hears.
+	// Without a wake-up, until the relay checks that Listen still works.
 	hearCheck = time.Minute
 	// The longest pause between two calls of Listen.
 	maxListenPause = time.Minute
@@ -31,8 +31,8 @@ const (
 	listenGrace = time.Second
 )
 
-// heard has the wake-ups from other processes. They are rationed, because a busy database may send
-// many, and each costs a poll. The zero value is ready.
+// heard rations wake-ups from other processes, because a busy database may send many, and each
+// costs a poll. The zero value is ready.
 type heard struct {
 	since bool      // one came since the last round began
 	vain  int       // rounds in a row that one began and that found nothing
@@ -52,7 +52,7 @@ func (h *heard) orderedFirst(turn bool) bool {
 	return h.ordered
 }
 
-// found says how many rows a round found with its two claims.
+// found records the rows that the two claims of a round returned.
 func (h *heard) found(orderedFirst bool, first, second int, more bool) {
 	h.full = more
 	if first > 0 || second > 0 {
@@ -60,8 +60,8 @@ func (h *heard) found(orderedFirst bool, first, second int, more bool) {
 	}
 }
 
-// took says that a round ended which a wake-up from another process began, and how many rows it
-// found.
+// took records the end of a round that a wake-up from another process began, and its number of
+// rows.
 func (h *heard) took(began, now time.Time, rows int) {
 	took := now.Sub(began)
 	if rows > 0 {
@@ -73,18 +73,18 @@ func (h *heard) took(began, now time.Time, rows int) {
 	h.rest = now.Add(min(max(took, pace.Backoff(vainPause, maxVain, h.vain)), maxVain))
 }
 
-// hear asks for a poll, because another process has committed events, or may have.
-func (w *wakeups) hear(now time.Time) {
+// onWake asks for a poll, because another process may have committed events.
+func (w *wakeups) onWake(now time.Time) {
 	w.heard.since = true
 	w.poll(later(now, w.heard.rest))
 }
 
-func (r *engine) wokenByOthers() { r.do(func(s *state) { s.wakes.hear(time.Now()) }) }
+func (r *engine) wokenByOthers() { r.do(func(s *state) { s.wakes.onWake(time.Now()) }) }
 
 var (
-	errDeaf = errors.New("outbox: Listen does not hear the Notify of this relay; PgBouncer in transaction mode " +
-		"forgets LISTEN: give Listen the address of PostgreSQL itself")
-	errNotReady    = errors.New("outbox: Listen did not begin to hear in time")
+	errDeaf = errors.New("outbox: no wake-up arrived after a Notify of this relay; PgBouncer in transaction mode " +
+		"loses LISTEN: give Listen the address of PostgreSQL itself")
+	errNotReady    = errors.New("outbox: Listen did not connect in time")
 	errListenEnded = errors.New("outbox: Listen returned")
 )
 
@@ -92,9 +92,9 @@ var (
 type listener struct {
 	*engine
 	run      func(ctx context.Context, wake func()) error
-	own      bool // it is that of the Repository, and needs no check
-	failures int  // since the relay heard for sure
-	warned   bool // the log says that the relay does not hear
+	own      bool // it is the Repository's Listen, and needs no check
+	failures int  // since wake-ups arrived for certain
+	warned   bool // the log has a warning that no wake-ups arrive
 }
 
 // listen lets Listen wake the poller until ctx ends. A wake-up that is missed costs nothing but
@@ -110,7 +110,7 @@ func (r *engine) listen(ctx context.Context) {
 		return
 	}
 	for ctx.Err() == nil {
-		err := l.hear(ctx)
+		err := l.listenOnce(ctx)
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
@@ -119,7 +119,7 @@ func (r *engine) listen(ctx context.Context) {
 		// A connection that is lost is opened again at once, and is worth no warning.
 		if !l.warned && (l.failures > 1 || errors.Is(err, errDeaf)) {
 			l.warned = true
-			r.ob.Logger.Warn("outbox: wake-ups of other processes are not heard: their events wait for the next poll",
+			r.ob.Logger.Warn("outbox: no wake-ups arrive from other processes: their events wait for the next poll",
 				"poll_interval", r.cfg.PollInterval, "error", errtext.Of(err))
 		}
 		if !pace.Sleep(ctx, pace.Spread(pace.Backoff(basePause, maxListenPause, l.failures), r.random())) {
@@ -128,8 +128,9 @@ func (r *engine) listen(ctx context.Context) {
 	}
 }
 
-// hear runs Listen once. It ends when Listen returns, and ends Listen when nothing is heard.
-func (l *listener) hear(ctx context.Context) error {
+// listenOnce calls Listen once. It returns when Listen does, and ends Listen when no wake-up arrives in
+// time.
+func (l *listener) listenOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sounds, ended := make(chan struct{}, 1), make(chan struct{})
 	result := error(core.NewPanicError(nil)) // if Listen ends its goroutine
@@ -147,7 +148,7 @@ func (l *listener) hear(ctx context.Context) error {
 	}()
 	timer := time.NewTimer(hearTimeout)
 	defer timer.Stop()
-	ready, waiting := false, true // waiting: something must be heard before the timer ends
+	ready, waiting := false, true // waiting: a wake-up must arrive before the timer ends
 	for {
 		select {
 		case <-ctx.Done():
@@ -156,12 +157,12 @@ func (l *listener) hear(ctx context.Context) error {
 			return cmp.Or(result, errListenEnded)
 		case <-sounds:
 			waiting = false
-			if !ready { // it believes that it hears
+			if !ready { // connected, by its own account
 				ready = true
 				timer.Reset(0)
 				continue
 			}
-			l.hears()
+			l.markHearing()
 			timer.Reset(pace.Spread(hearCheck, l.random()))
 		case <-timer.C:
 			switch {
@@ -173,8 +174,8 @@ func (l *listener) hear(ctx context.Context) error {
 			checked, err := l.check(ctx)
 			switch {
 			case !checked: // nothing else can be known
-				l.hears()
-			case err != nil: // the database is away, and the poller says so
+				l.markHearing()
+			case err != nil: // the database is away, which the poller logs
 				timer.Reset(hearCheck)
 			default:
 				waiting = true
@@ -200,7 +201,8 @@ func (l *listener) call(ctx context.Context, sounds chan<- struct{}) (err error)
 	})
 }
 
-// check sends a Notify, which Listen has to hear. checked is false if there is nothing to check.
+// check sends a Notify, after which Listen has to call wake. checked is false if there is nothing
+// to check.
 func (l *listener) check(ctx context.Context) (checked bool, err error) {
 	if l.ob.Wake.Notify == nil || l.own {
 		return false, nil
@@ -211,10 +213,10 @@ func (l *listener) check(ctx context.Context) (checked bool, err error) {
 	return !errors.Is(err, errors.ErrUnsupported), err
 }
 
-// hears says that Listen hears for sure.
-func (l *listener) hears() {
+// markHearing records that wake-ups arrive.
+func (l *listener) markHearing() {
 	if l.warned {
-		l.ob.Logger.Info("outbox: wake-ups of other processes are heard again")
+		l.ob.Logger.Info("outbox: wake-ups from other processes arrive again")
 	}
 	l.failures, l.warned = 0, false
 }

@@ -49,12 +49,12 @@ func (it *item) markKind() markKind {
 // Those of the poller need no such limit: it claims nothing for which it has no room.
 func (it *item) holds() bool { return it.path == core.PathHot && it.markKind() != markReleased }
 
-// marks are those that are not written yet. The zero value is empty, and every mark is a batch.
+// marks are the marks that are not written yet. The zero value is empty, and every mark is a batch.
 type marks struct {
 	batch, coldBatch int // so many acknowledgements of a path are written at once
 
 	lists    [markKinds][]mark
-	doneCold int // those of items that the poller claimed
+	doneCold int // marks of items that the poller claimed
 	held     int // done and failed items of the fast path: they hold its publishing back
 	later    postponed
 }
@@ -75,7 +75,7 @@ func (m *marks) add(it *item) int {
 	return len(*list)
 }
 
-// len is the number of marks that wait, without those that are postponed.
+// len is the number of waiting marks, without postponed ones.
 func (m *marks) len() (n int) {
 	for _, list := range m.lists {
 		n += len(list)
@@ -95,7 +95,7 @@ func (m *marks) take() (lists [markKinds][]mark) {
 	return lists
 }
 
-// putBack queues marks again that were taken, before those that came in meanwhile.
+// putBack puts taken marks back, before marks that came in meanwhile.
 func (m *marks) putBack(taken []mark) {
 	var old [markKinds][]mark
 	for _, mk := range taken {
@@ -125,8 +125,8 @@ func (s *state) addMark(it *item) {
 	s.signals.marks.give()
 }
 
-// addAck queues an acknowledgement, which need not be written alone. The writer hears when a batch
-// begins and when it is full.
+// addAck queues an acknowledgement, which need not be written alone. The writer is signalled when a
+// batch begins and when it is full.
 func (s *state) addAck(it *item) {
 	if n := s.marks.add(it); n == 1 || s.marks.batchWaits() {
 		s.signals.marks.give()

@@ -185,7 +185,7 @@ func (w *writer) attempt(kind markKind, marks []mark, texts bool) error {
 		}
 	}
 
-	if w.failures > 0 { // before any caller hears that a mark is written
+	if w.failures > 0 { // before callers are told that a mark is written
 		w.db.succeeded()
 	}
 	w.do(func(s *state) {

@@ -13,9 +13,9 @@ const (
 	postponeMost  = time.Second
 )
 
-// postponeTold: the operator hears of a mark that cannot be written at the try of that number, and
-// at each power of it.
-const postponeTold = 8
+// postponeWarn: a mark that cannot be written is logged at the try of that number, and at each
+// power of it.
+const postponeWarn = 8
 
 // postponed are the marks that could not be written while other marks could. Their rows are
 // locked by another transaction, or the database refuses to change them. No other item waits for
@@ -31,13 +31,13 @@ type postponedEntry struct {
 }
 
 // add postpones the mark of an item for the first time or after a further failure. It reports
-// whether the operator is to hear of it.
+// whether to log a warning.
 func (p *postponed) add(m mark, now time.Time, random float64) (tell bool) {
 	it := m.it
 	wait := min(postponeFirst<<min(it.mark.tries, 10), postponeMost)
 	it.mark.tries++
 	p.entries = append(p.entries, postponedEntry{mark: m, at: now.Add(pace.Spread(wait, random))})
-	for n := postponeTold; n <= it.mark.tries; n *= postponeTold {
+	for n := postponeWarn; n <= it.mark.tries; n *= postponeWarn {
 		tell = tell || n == it.mark.tries
 	}
 	return tell

@@ -46,7 +46,7 @@ func (r *engine) abandoned() bool {
 	}
 }
 
-// marksLeft says what the writer has to do.
+// marksLeft is the work that waits for the writer.
 type marksLeft struct {
 	waiting   int
 	full      bool      // enough for a batch

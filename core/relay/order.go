@@ -52,7 +52,7 @@ func (s *state) laneAcked(it *item) {
 	if it.lane.IsZero() {
 		return
 	}
-	s.lanes.acked(it)
+	s.lanes.onAck(it)
 	if it.lease.lost { // another process may be working on the lane
 		s.stopLane(it.lane, core.FallbackLost, true)
 		return
@@ -78,7 +78,7 @@ func (s *state) release(it *item, reason core.FallbackReason, wake bool) {
 	s.addMark(it)
 }
 
-// fellBack tells the observer that an item has left the fast path.
+// fellBack calls the observer's FellBack if the item was in the fast path.
 func (s *state) fellBack(it *item, reason core.FallbackReason) {
 	if it.path != core.PathHot {
 		return

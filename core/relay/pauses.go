@@ -13,17 +13,18 @@ import (
 
 const operatorsEvery = 2 * time.Second // between two looks at what operators have set, with 20 % jitter
 
-// operators says whether a relay knows what operators have set: the pauses, and this process's
-// shares of the rates. It does not know it when it begins, after a request of this process, and
-// after a failure of the database: an operator may have reached the database meanwhile. Until it has
-// looked again it claims nothing, and publishes nothing of what it holds.
+// operators tracks whether the relay's copy of the operators' settings is current: the pauses, and
+// this process's shares of the rates. The copy is in doubt at the start, after a request of this
+// process, and after a failure of the database, because an operator may have reached the database
+// meanwhile. Until the relay has looked again it claims nothing, and publishes nothing of what it
+// holds.
 type operators struct {
-	doubts uint64        // reasons so far to look again
-	told   uint64        // how many of them the last look has answered
-	err    error         // how that look ended
-	looked chan struct{} // closed at the end of the next look
-	wanted signal        // a look is asked for
-	putOff bool          // the poller has put off a claim
+	doubts   uint64        // reasons so far to look again
+	answered uint64        // how many of them the last look has answered
+	err      error         // how that look ended
+	looked   chan struct{} // closed at the end of the next look
+	wanted   signal        // a look is asked for
+	putOff   bool          // the poller has put off a claim
 }
 
 func newOperators(wanted signal) operators {
@@ -32,8 +33,8 @@ func newOperators(wanted signal) operators {
 	return s
 }
 
-// known reports whether the relay knows what operators have set.
-func (s *operators) known() bool { return s.told == s.doubts && s.err == nil }
+// known reports whether the copy of the settings is current.
+func (s *operators) known() bool { return s.answered == s.doubts && s.err == nil }
 
 // doubt asks for a look.
 func (s *operators) doubt() {
@@ -43,7 +44,7 @@ func (s *operators) doubt() {
 
 // ended notes the end of a look that answers the first doubts.
 func (s *operators) ended(doubts uint64, err error) {
-	s.told, s.err = doubts, err
+	s.answered, s.err = doubts, err
 	close(s.looked)
 	s.looked = make(chan struct{})
 }
@@ -65,7 +66,7 @@ func (r *engine) current(ctx context.Context) (err error) {
 	doubts := ask(r, func(s *state) uint64 { return s.operators.doubts })
 	for {
 		looked := ask(r, func(s *state) (looked chan struct{}) {
-			if s.operators.told < doubts {
+			if s.operators.answered < doubts {
 				return s.operators.looked
 			}
 			err = s.operators.err
@@ -125,8 +126,8 @@ func (r *engine) followOperators() {
 	}
 }
 
-// look reads what operators have set. It returns how long to wait until the next look, at most the
-// given time: a pause that ends by itself goes on until the database says that it is over.
+// look reads the operators' settings. It returns how long to wait until the next look, at most the
+// given time: a pause with an end goes on until the database has ended it.
 func (r *engine) look(ctx context.Context, wait time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
@@ -171,7 +172,7 @@ func (s *state) looked(doubts uint64, rates []core.Rate, err error) {
 type pauses struct {
 	all             bool
 	topics, tenants map[string]bool
-	list            []core.Pause // what they were made of
+	list            []core.Pause // the source of the sets above
 }
 
 // hold reports whether all events of a topic are held back.
@@ -237,7 +238,7 @@ func (s *state) setPauses(list []core.Pause) {
 	}
 }
 
-// pauseName is how the log names what is paused.
+// pauseName is the log attribute for the target of a pause.
 func pauseName(p core.Pause) slog.Attr {
 	switch {
 	case p.All:

@@ -299,7 +299,7 @@ func (k *idleKinds) unless(until *time.Time, step claimStep) claimStep {
 	}
 }
 
-// claimVerdict says whether a claim is worth it.
+// claimVerdict is the decision whether to claim.
 type claimVerdict uint8
 
 const (

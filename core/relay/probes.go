@@ -94,8 +94,8 @@ func (r *engine) claimProbe(ctx context.Context, d *destination) ([]core.Claimed
 		return nil, nil
 	})
 	r.do(func(*state) {
-		// There is no event to probe with, or it was given back: the next event that commits will probe.
-		// A probe that began may have ended already, and has said when the next one is.
+		// There is no event to probe with, or it was given back: the next event that commits will
+		// probe. A probe that began may have ended already, and has set the time of the next one.
 		if d.turn.started == started {
 			d.turn.askedAt = time.Now()
 		}
@@ -103,8 +103,8 @@ func (r *engine) claimProbe(ctx context.Context, d *destination) ([]core.Claimed
 	return rows, err
 }
 
-// claimHeadAfter takes the head of the key after the one that was tried last. After the last key it
-// takes the first one.
+// claimHeadAfter claims the head of the key after the last tried key. After the last key it takes
+// the first one.
 func (r *engine) claimHeadAfter(ctx context.Context, req core.ClaimRequest, d *destination,
 	after core.KeyID,
 ) (rows []core.Claimed, err error) {

@@ -264,7 +264,7 @@ func (s *state) slowLook() (at time.Time) {
 	return at
 }
 
-// share is the part of the limits that one of so many relays has.
+// share is one relay's part of the limits, if that many relays share them.
 func share(r core.Rate, relays int) core.Rate {
 	n := max(relays, 1)
 	r.PerSecond /= float64(n)

@@ -16,8 +16,8 @@ const (
 	rateAhead = time.Second
 )
 
-// rateLimit is the limit of one destination in this process: a bucket of tokens, of which each
-// publish takes one, and a number of publishes that may be under way.
+// rateLimit is the limit of one destination in this process: a bucket of tokens, one for each
+// publish, and a number of concurrent publishes.
 type rateLimit struct {
 	perSecond float64 // 0: any number
 	inFlight  int     // 0: any number
@@ -31,7 +31,7 @@ type rateLimit struct {
 	cursor core.KeyID  // the key to go on after
 }
 
-// rateLook says when the poller looks for events of a limited destination.
+// rateLook is when the poller looks for events of a limited destination.
 type rateLook struct {
 	next  time.Time     // the next look if nothing happens
 	asked time.Time     // something asked for a look at this time; zero: nothing did

@@ -25,8 +25,8 @@ func (p *parked) before(it *item) int {
 	return p.live.len()
 }
 
-// next returns the queue from which the next item is to be taken. Replayed events go last, but one
-// of replayShare. nil: nothing may be taken. replays says whether a replayed event may.
+// next returns the queue from which to take the next item, or nil. Replayed events go last, except
+// in one of replayShare picks. replays reports whether a replayed event may be taken.
 func (p *parked) next(replays bool) *queue[*item] {
 	turn := p.live.len() == 0 || (p.picks+1)%replayShare == 0
 	switch {

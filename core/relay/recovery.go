@@ -14,14 +14,15 @@ const (
 	maxPause  = 2 * time.Second
 )
 
-// recovery tells goroutines that wait for the database that it is back. The zero value is ready.
+// recovery ends the pauses of goroutines that wait for the database, once it is back. The zero
+// value is ready.
 type recovery struct {
 	mu   sync.Mutex
 	back chan struct{} // closed when a goroutine succeeds that had failed
 }
 
-// succeeded ends all pauses. Only a goroutine that had failed before calls it. The success of the
-// others says nothing about an error that concerns one goroutine alone.
+// succeeded ends all pauses. Only a goroutine that had failed before calls it. The success of
+// others is no evidence: the error may concern one goroutine alone.
 func (r *recovery) succeeded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// refusals is what this process knows of the events that one destination refused. It tells whether
-// the event or the destination is at fault: an event is at fault only if its destination
+// refusals has the events that one destination refused, as far as this process has seen. It decides
+// whether the event or the destination is at fault: an event is at fault only if its destination
 // acknowledged another one after it had first refused the event. A process that has just started
-// knows of no acknowledgement and spares the event. The zero value is ready.
+// has seen no acknowledgement and spares the event. The zero value is ready.
 type refusals struct {
 	acks       uint64 // acknowledgements so far
 	young, old map[core.RowID]refusal
@@ -23,7 +23,7 @@ type refusals struct {
 	since  time.Time    // when the first of them was refused
 }
 
-// refusal is what is known of one refused event.
+// refusal is the history of one refused event.
 type refusal struct {
 	acks  uint64    // acknowledgements by the destination when it first refused the event
 	first time.Time // when it was first refused; zero: before this process claimed it
@@ -37,7 +37,7 @@ type refusalLimits struct {
 	quiet    time.Duration // how long a destination must be silent
 }
 
-// refusalVerdict says what a refusal means.
+// refusalVerdict is the meaning of a refusal.
 type refusalVerdict uint8
 
 const (
@@ -47,15 +47,15 @@ const (
 	refusalOutage
 )
 
-// acked notes that the destination accepted an event.
-func (s *refusals) acked(id core.RowID) {
+// onAck records that the destination accepted an event.
+func (s *refusals) onAck(id core.RowID) {
 	s.acks++
 	s.streak, s.fresh = s.streak[:0], 0
 	delete(s.young, id)
 	delete(s.old, id)
 }
 
-// claimed notes an event that came from the table. attempts tells whether any process saw it
+// claimed notes an event that came from the table. attempts is above 0 if any process saw it
 // refused before.
 func (s *refusals) claimed(id core.RowID, attempts int) {
 	if attempts > 0 {
@@ -63,7 +63,7 @@ func (s *refusals) claimed(id core.RowID, attempts int) {
 	}
 }
 
-// knows reports whether this process remembers that the destination refused the event.
+// knows reports whether this process has recorded a refusal of the event.
 func (s *refusals) knows(id core.RowID) bool {
 	if _, ok := s.young[id]; ok {
 		return true
@@ -104,7 +104,7 @@ func (s *refusals) keep(id core.RowID, f refusal) {
 // was acknowledged for limits.quiet; events that were refused before do not stop a destination that
 // works for others. Third, one event was refused that often, nothing was acknowledged since its
 // first refusal, and that was at least limits.quiet ago. The third case does not apply if itsFault:
-// the publisher said that the event is at fault.
+// the publisher has blamed the event.
 func (s *refusals) refused(
 	id core.RowID,
 	attempts int,

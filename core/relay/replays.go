@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// A replayed event that finds no place comes back after replayTurn for each one that was sent
-	// back since one was let in.
+	// A replayed event that finds no place comes back after replayTurn times the number of rows
+	// sent back since a replayed event was last let in.
 	replayTurn    = 10 * time.Millisecond
 	maxReplayWait = 5 * time.Second
 )
 
 // replays counts the held rows that publish done events again. They have low priority: a worker
-// takes one when nothing else waits, and else one of replayShare picks. They get at most half of
-// the room and half of the workers, so that events which come later find both. The rest goes back
-// to the table for a while.
+// takes one when nothing else waits, and otherwise in one of replayShare picks. They get at most
+// half of the room and half of the workers, so that events which come later find both. The rest
+// goes back to the table for a while.
 type replays struct {
 	slots
 	underWay int // how many of them are being published

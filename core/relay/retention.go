@@ -15,7 +15,7 @@ import (
 // minKeyIdle is the shortest time without use after which a key row is collected.
 const minKeyIdle = 24 * time.Hour
 
-// janitor deletes what is not needed any more. One goroutine uses it.
+// janitor deletes expired rows and unused keys. One goroutine uses it.
 type janitor struct {
 	*outbox
 	failing    func() // a call of the database has failed

@@ -15,7 +15,7 @@ func (p RetryPolicy) or(q RetryPolicy) RetryPolicy {
 	return p
 }
 
-// validate reports what is wrong with p, which has its defaults.
+// validate reports the problems of p, which has its defaults.
 func (p RetryPolicy) validate(name string, bad func(format string, args ...any)) {
 	switch {
 	case p.MaxAttempts < 0:

@@ -14,8 +14,8 @@ import (
 const shutdownGrace = 5 * time.Second
 
 // shutdown ends the relay in phases: accept no new work, publish the held events, cancel, write
-// marks, give rows back. All phases together take at most Config.ShutdownTimeout, of which some is
-// spent already.
+// marks, give rows back. All phases together take at most Config.ShutdownTimeout, including the
+// time spent already.
 func (r *engine) shutdown(spent time.Duration) error {
 	left := max(r.cfg.ShutdownTimeout-spent, r.cfg.ShutdownTimeout/2)
 	abandonNow := sync.OnceFunc(func() {
@@ -46,8 +46,8 @@ func (r *engine) shutdown(spent time.Duration) error {
 	r.do((*state).stop)
 	r.life.cancelPublishes()
 
-	// Publishers were told to stop, and marks are written as they come in. An event whose mark is
-	// not written by then is published again.
+	// Publishers' contexts have ended, and marks are written as they come in. An event whose mark
+	// is not written by then is published again.
 	select {
 	case <-r.idle():
 	case <-r.life.abandon:

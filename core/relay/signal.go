@@ -1,7 +1,7 @@
 package relay
 
 // signal makes one goroutine look at what has changed. A signal that was not taken yet stands for
-// those that come meanwhile. A nil signal is heard by nobody.
+// further ones. A nil signal does nothing.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }
@@ -13,13 +13,13 @@ func (s signal) give() {
 	}
 }
 
-// signals are those that the state of a relay gives to its goroutines.
+// signals has a signal for each goroutine that the state wakes.
 type signals struct {
 	poll     signal // to the poller: a poll or a look is asked for
 	room     signal // to the poller: there is room
 	marks    signal // to the writer
 	settings signal // to the follower of operators
-	beat     signal // to the heartbeat: it shall come soon
+	beat     signal // to the heartbeat: to come soon
 }
 
 func newSignals() signals {

@@ -7,9 +7,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/relay/internal/guard"
 )
 
-// state is what the goroutines of a relay share. Its guard is the only way to it, see engine.do. Its
-// methods change it and note what shall happen outside: they take no lock, do no I/O, use no context
-// and start no goroutine.
+// state is what the goroutines of a relay share. Its guard is the only way to it, see engine.do.
+// Its methods change it and note effects to run outside: they take no lock, do no I/O, use no
+// context and start no goroutine.
 type state struct {
 	*outbox
 	effects *guard.Effects
@@ -67,7 +67,7 @@ func (s *state) close() {
 	}
 }
 
-// stop lets no more publish begin, and gives back what was not begun.
+// stop lets no more publish begin, and gives back items that have not begun.
 func (s *state) stop() {
 	s.phase = phaseStopping
 	for _, it := range s.inflight.sorted() {

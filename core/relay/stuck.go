@@ -20,8 +20,8 @@ var errStuck = errors.New("outbox: publisher ignores the end of its context: the
 // errGoexit is the failure of a publish whose publisher ended its goroutine.
 var errGoexit = errors.New("outbox: publisher called runtime.Goexit")
 
-// abandonPublish goes on without a stuck publish. It reports whether a worker is to be started for the
-// one that is lost.
+// abandonPublish goes on without a stuck publish. It reports whether to start a worker in place of
+// the lost one.
 func (s *state) abandonPublish(it *item, now time.Time, stopped bool) (replace bool) {
 	d := it.dest
 	if it.handover == nil || it.handover.lose() {

@@ -29,14 +29,14 @@ const (
 )
 
 // suspects are the held rows whose holders disappeared Suspicious times or more. One suspect at a
-// time is published, beside the other rows. Before each such publish the relay writes down that it
-// begins, and only deaths during it count against the row. So a process that ends for another
-// reason accuses at most one suspect. A row that kills its process takes no other suspect with it.
+// time is published, beside the other rows. Before each such publish the relay records its start,
+// and only deaths during it count against the row. So a process that ends for another reason
+// accuses at most one suspect. A row that kills its process takes no other suspect with it.
 //
-// A destination that hangs makes the publish last as long as the process lives, and each death
-// would be one during it. So a death counts only if the destination works, as far as this process
-// knows: it has acknowledged another event, and refused none since. Otherwise the row is tried too,
-// and waits longer after each death.
+// A destination that hangs makes the publish last as long as the process lives, so each death of
+// the process would fall into it. So a death counts only if the destination works as far as this
+// process has seen: it has acknowledged another event, and refused none since. Otherwise the row is
+// tried too, and waits longer after each death.
 type suspects struct {
 	queue    queue[*item]
 	held     int   // suspects that are held, queued or not
@@ -94,7 +94,7 @@ func (s *state) suspect(it *item, c *core.Claimed) bool {
 // codeLostClaims is the error code of a row whose holders disappeared.
 const codeLostClaims = "lost_claims"
 
-// prepareSuspect makes a suspect ready to be published. renew says that its lease must be renewed
+// prepareSuspect makes a suspect ready to be published. renew reports whether to renew its lease
 // first.
 func (r *engine) prepareSuspect(j job) (ready, renew bool) {
 	if !r.beginSuspect(j) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/pace"
 )
 
-// warn logs the dangers that the Repository knows.
+// warn logs the Repository's warnings.
 func (o *outbox) warn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()

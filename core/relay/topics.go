@@ -8,7 +8,7 @@ import (
 )
 
 // topics are the topics that the publisher of this process serves. It does not change. The zero
-// value serves all topics, without those of ServedTopicPrefix.
+// value serves every topic outside ServedTopicPrefix.
 type topics struct {
 	served  map[string]bool // nil: all
 	foreign []string        // named by Routes and not served, sorted

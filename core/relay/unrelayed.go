@@ -12,14 +12,14 @@ import (
 // or Drain.
 const unrelayedAfter = 10 * time.Second
 
-// unrelayed warns once of a process that has a Publisher and forgets to call Run: its events are
-// stored, and nothing else would tell. The zero value is ready for use.
+// unrelayed warns once if a process has a Publisher and never calls Run: its events are stored, and
+// no error would show that they wait. The zero value is ready for use.
 type unrelayed struct {
 	relays atomic.Bool // Run or Drain was called
 	watch  sync.Once
 }
 
-// committed says that a transaction with events has committed.
+// committed is called after the commit of a transaction with events.
 func (u *unrelayed) committed(cfg *core.Config) {
 	u.watch.Do(func() {
 		time.AfterFunc(unrelayedAfter, func() {

@@ -52,7 +52,7 @@ func (s *state) conclude(it *item, p published) core.PublishInfo {
 		info.Result = core.PublishDone
 		it.mark.receipt = errtext.Clip(p.receipt, 250)
 		s.move(it, itemAcked)
-		s.acked(it, p.ended)
+		s.onAck(it, p.ended)
 		s.addAck(it)
 		s.laneAcked(it)
 		s.tally.add(info.Topic, info.Result)
@@ -107,7 +107,7 @@ func (s *state) judge(it *item, p published) (core.Failure, core.PublishResult) 
 		f.Kind = core.FailDead
 	case core.ClassPermanent:
 		f.Kind = core.FailDead
-		if it.role.probe && it.dest.open { // the failure says nothing about the destination
+		if it.role.probe && it.dest.open { // the failure does not concern the destination
 			s.probeLater(it.dest, p.ended)
 		}
 	case core.ClassKeyUnavailable:
@@ -185,8 +185,7 @@ func (s *state) noteDead(it *item, f core.Failure) {
 	})
 }
 
-// putOff returns how long the publisher wants the event, or the destination, to wait. 0: the
-// publisher did not say.
+// putOff returns the wait that the publisher asked for, for the event or the destination, or 0.
 func putOff(err error) time.Duration {
 	var d interface{ Delay() time.Duration }
 	if !errors.As(err, &d) {
@@ -195,7 +194,7 @@ func putOff(err error) time.Duration {
 	return d.Delay()
 }
 
-// isTimeout reports whether err says nothing but that time ran out.
+// isTimeout reports whether err is a timeout.
 func isTimeout(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return true

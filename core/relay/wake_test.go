@@ -293,12 +293,12 @@ func TestEveryWakeUpIsLost(t *testing.T) {
 			relay.arrives(i+1, 2*time.Second+2*time.Second/5) // with its jitter
 		}
 		// The log says once that the listener hears nothing, and later that it hears again.
-		if n := log.count("are not heard"); n != 1 || !log.has("level=WARN", "PgBouncer") {
+		if n := log.count("no wake-ups arrive"); n != 1 || !log.has("level=WARN", "PgBouncer") {
 			t.Errorf("%d warnings: %s", n, log.buf.String())
 		}
 		line.set(func() { line.deaf = false })
 		time.Sleep(3 * time.Minute)
-		if !log.has("level=INFO", "heard again") {
+		if !log.has("level=INFO", "arrive again") {
 			t.Error(log.buf.String())
 		}
 		producer.publish(core.Event{Type: "a"})
@@ -331,12 +331,12 @@ func TestListenIsCalledAgain(t *testing.T) {
 		line.set(func() { line.err = errLineLost })
 		line.drop()
 		time.Sleep(10 * time.Minute)
-		if n := log.count("are not heard"); n != 1 || !log.has("error=\"connection lost\"") {
+		if n := log.count("no wake-ups arrive"); n != 1 || !log.has("error=\"connection lost\"") {
 			t.Errorf("%d warnings of a database that was away: %s", n, log.buf.String())
 		}
 		line.set(func() { line.err = nil })
 		time.Sleep(2 * time.Minute)
-		if line.listening() != 1 || !log.has("level=INFO", "heard again") {
+		if line.listening() != 1 || !log.has("level=INFO", "arrive again") {
 			t.Errorf("%d listen: %s", line.listening(), log.buf.String())
 		}
 		noError(t, relay.stop())
@@ -398,7 +398,7 @@ func TestListenMisbehaves(t *testing.T) {
 				t.Errorf("Run returned after %s", d)
 			}
 			quiet := name == "has nothing to listen to" || name == "does not end in time"
-			if warned := log.count("are not heard"); warned != map[bool]int{true: 0, false: 1}[quiet] {
+			if warned := log.count("no wake-ups arrive"); warned != map[bool]int{true: 0, false: 1}[quiet] {
 				t.Errorf("%d warnings: %s", warned, log.buf.String())
 			}
 			if calls > 30 || quiet && calls != 1 {

@@ -23,8 +23,8 @@ type wakeups struct {
 	signals  signals
 }
 
-// laneWake asks for a look at one lane: a committed event of it could not go hot, or a run of it
-// may have more rows.
+// laneWake asks for a look at one lane: one of its committed events could not go hot, or one of its
+// runs may have more rows.
 type laneWake struct {
 	lane  core.KeyID
 	at    time.Time

@@ -13,15 +13,15 @@ type workQueue struct {
 	picks     uint
 }
 
-// coldShare says how picks are shared: of that many picks one prefers the cold queue, and one the
-// events that were refused before. So a busy fast path never starves them.
+// coldShare: one pick in so many prefers the cold queue, and one prefers events that were refused
+// before. So a busy fast path never starves them.
 const coldShare = 8
 
 // replayShare is the same for replayed events: of that many picks one prefers them.
 const replayShare = 32
 
-// len is the number of waiting items, without suspects and replayed events, and with those of the
-// fast path only if hot is set.
+// len is the number of waiting items, without suspects and replayed events, and without the fast
+// path's unless hot is set.
 func (q *workQueue) len(hot bool) int {
 	n := q.cold.len() + q.again.len()
 	if hot {
@@ -47,8 +47,8 @@ func (q *workQueue) push(it *item) {
 }
 
 // pop takes the first queued item that is still ready. A suspect comes first if one may go. Then
-// the order is, most of the time: fast path, table, refused before, replayed. hot and replays say
-// whether an item of the fast path and a replayed event may be taken.
+// the order is, most of the time: fast path, table, refused before, replayed. hot and replays allow
+// an item of the fast path and a replayed event.
 func (q *workQueue) pop(hot, replays bool) *item {
 	for {
 		if it, ok := q.suspects.next(q.len(hot)); ok {

@@ -19,8 +19,8 @@ type adminStatements struct {
 	seen string // rows that somebody has seen, locked
 }
 
-// Backlog implements core.Repository. Above the limit of rows, the oldest age is that of the
-// counted rows and of the first unordered row of each topic.
+// Backlog implements core.Repository. Above the limit of rows, the oldest age is taken from the
+// counted rows and from the first unordered row of each topic.
 func (r *admin) Backlog(ctx context.Context, limit int) (core.Backlog, error) {
 	if limit <= 0 {
 		return core.Backlog{}, nil
@@ -117,7 +117,8 @@ func newAdminStatements(n names) adminStatements {
 	}
 }
 
-// unchanged locks the rows with these ids, and returns those that are as somebody has seen them.
+// unchanged locks the rows with these ids, and returns the rows that have not changed since they
+// were seen.
 func (r *admin) unchanged(ctx context.Context, q sqlkit.Querier, ids []core.RowID,
 	seen map[core.RowID]core.Sight,
 ) ([]core.RowID, error) {

@@ -79,7 +79,7 @@ func (w *rowwise) discard(ctx context.Context, q sqlkit.Querier, ids []core.RowI
 	return w.change(ctx, q, w.sql.discardRows, w.sql.discard, "discard", ids, req, req.Force)
 }
 
-// change finds rows, changes them and writes the audit. The flag is that of find: for redrive, rows
+// change finds rows, changes them and writes the audit. flag is passed to find: for redrive, rows
 // of keys stay unchanged; for discard, leased rows are discarded too.
 func (w *rowwise) change(ctx context.Context, q sqlkit.Querier, find, change listed, action string, ids []core.RowID,
 	req core.AdminRequest, flag bool,

@@ -12,7 +12,7 @@ import (
 )
 
 // archivePage is a cleanup of a page whose old rows go through the hook, in parts. If the hook
-// fails, its part and those behind it stay, and the error leaves the walk before the page.
+// fails, its part and later parts stay, and the error leaves the walk before the page.
 func (c cleaning) archivePage(ctx context.Context, db sweeper, after core.RowID, limit int) (page, error) {
 	old, found, err := db.archivable(ctx, c.keep, after, limit)
 	if err != nil {
@@ -50,7 +50,7 @@ func archivePart(old []archivable) (n int) {
 }
 
 // errHook stands for an error of the hook in the transaction of the rows: the hook's own error must
-// not be taken for one of this database, after which the transaction would be repeated.
+// not be mistaken for an error of this database, after which the transaction would be repeated.
 var errHook = errors.New("the hook failed")
 
 func (c cleaning) archivePart(ctx context.Context, db sweeper, ids []core.RowID) (deleted int, err error) {
@@ -142,7 +142,8 @@ type postgresArchive struct {
 
 type postgresArchiveStatements struct{ archivable, archiveRows, archiveDelete string }
 
-// newPostgresArchiveStatements makes the statements for the table of events, or for a partition of it.
+// newPostgresArchiveStatements makes the statements for the table of events, or for one of its
+// partitions.
 func newPostgresArchiveStatements(expand func(text string) string) postgresArchiveStatements {
 	return postgresArchiveStatements{
 		archivable:    expand(postgresArchivable),

@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Check compares the tables in the database with those of this version and names everything that is
+// Check compares the tables in the database with this version's and names everything that is
 // missing or different: tables, columns and their types, indexes, and on MySQL the engine and the
 // collations. It ignores additional tables, columns and indexes. It also refuses a read-only
 // database, and, with an error that wraps errors.ErrUnsupported, a server that is not supported. The
@@ -62,7 +62,7 @@ var diagnosticColumns = map[string]bool{
 	"state": true, "body": true, "note": true,
 }
 
-// layout compares the table with the configuration. It returns what is different.
+// layout compares the table with the configuration. It returns the differences.
 func (r *Repository) layout(ctx context.Context) (drift []error, err error) {
 	text := layouts.Of(r.dialect)
 	if text == "" {
@@ -77,7 +77,7 @@ func (r *Repository) layout(ctx context.Context) (drift []error, err error) {
 		return nil, err
 	case kind != "p" && r.partitions != nil:
 		drift = append(drift, fmt.Errorf("table %s is not partitioned, but Config.PartitionEvery is %s: set it to 0, "+
-			"or partition the table as docs/migrations.md says", table, r.partitions.every))
+			"or partition the table as in docs/migrations.md", table, r.partitions.every))
 	case kind == "p" && r.partitions == nil:
 		drift = append(drift, fmt.Errorf("table %s is partitioned, but Config.PartitionEvery is 0: set it", table))
 	case kind == "p" && key != "RANGE (id)":

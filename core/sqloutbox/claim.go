@@ -137,8 +137,8 @@ func sortByLane(rows []core.Claimed) {
 	})
 }
 
-// filter says which topics a claim may take. only is nil for all topics, else the topics without
-// the stopped ones. except is empty if only is set.
+// filter selects the topics of a claim. only is nil for all topics, else the topics without the
+// stopped ones. except is empty if only is set.
 type filter struct {
 	only, except []string
 	// topics of core.ServedTopicPrefix that are wanted; no others of that prefix are wanted if only
@@ -167,7 +167,7 @@ func (f filter) wants(topic string) bool {
 // nothing reports whether no topic is wanted.
 func (f filter) nothing() bool { return f.only != nil && len(f.only) == 0 }
 
-// key tells filters apart.
+// key is equal for equal filters.
 func (f filter) key() string {
 	if f.only != nil {
 		return textArray(f.only)

@@ -18,20 +18,21 @@ const (
 		"e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')"
 	postgresDue = "e.available_at <= statement_timestamp()"
 
-	// postgresOK says whether a row of a key can be claimed, if no row before it prevents that.
+	// postgresOK is true if a row of a key can be claimed, unless a row before it prevents the
+	// claim.
 	postgresOK = "(e.status <> 3 AND " + postgresDue + " AND " + postgresFree + ")"
 
 	// postgresInLane are the open and dead rows of keys, as in their index.
 	postgresInLane = "e.status IN (0,2,3) AND e.lane IS NOT NULL"
 
-	// postgresTenant says whether the tenant of a row is not paused: $17 are those that are.
+	// postgresTenant is true if the row's tenant is not in $17, the paused tenants.
 	postgresTenant = "COALESCE(e.tenant_id, '') <> ALL ($17::text[])"
 
 	// postgresTake leases the rows of the list "take" by their addresses, which were found and
 	// locked in the same statement. A row that had changed before its lock was granted has another
 	// address, which the snapshot of the statement does not show: such a row stays free. An address
 	// must never leave its statement, because VACUUM gives it to another row. The list is an array,
-	// because a join might read the whole table to build a hash of it. A partitioned table has the
+	// because a join might read the whole table to build a hash table. A partitioned table has the
 	// same addresses in each partition: there the rows are found by their ids. Parameters: $1 node,
 	// $2 lease, $15 the claim number.
 	postgresTake = `UPDATE {event} e SET claim_no = $15::bigint,
@@ -52,9 +53,9 @@ const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, 
 const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + core.ServedTopicPrefix +
 	`%' OR e.topic = ANY ($14::text[]))`
 
-// postgresTopics lists the wanted topics without those of $7: those of $6, or all that have open
-// rows, found by jumping from one to the next. $16 are the due times to start at for the topics of
-// $6, in microseconds since 1970; if it is empty, claims start at the beginning.
+// postgresTopics lists the topics of $6, or else all topics with open rows, found by jumping from
+// one to the next, and leaves out the topics of $7. $16 are the due times to start at for the
+// topics of $6, in microseconds since 1970; if it is empty, claims start at the beginning.
 const postgresTopics = `WITH RECURSIVE all_topics AS (
   (SELECT e.topic FROM {event} e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
     e.topic LIMIT 1)
@@ -71,8 +72,8 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
 // postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more bytes. Rows
 // are locked in the order of the index, so that simultaneous claims share the table and do not want
 // the same rows. They are returned oldest due first, with topics in turns. So a retried row comes
-// after rows that wait longer, whatever its id. $18 asks for one more row, which says how much of
-// the index the claim has read.
+// after rows that wait longer, whatever its id. $18 asks for one more row, with the part of the
+// index that the claim has read.
 var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
   SELECT c.tid, c.id, c.available_at, c.size,
     row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn,
@@ -121,8 +122,8 @@ const postgresRun = `, cand AS MATERIALIZED (
     FROM picked p LEFT JOIN held h ON {same}h.tid = p.tid) r WHERE ok
 )`
 
-// postgresLanes jumps from the first row of one key to that of the next. $9 is the lane to start
-// after, $10 the number of lanes. $11 and $12 are the prefixes of the wanted and the stopped
+// postgresLanes jumps from the first row of one key to the first row of the next. $9 is the lane to
+// start after, $10 the number of lanes. $11 and $12 are the prefixes of the wanted and the stopped
 // topics; a stopped topic is jumped over as a whole.
 var postgresLanes = postgresScan("0::bigint", "")
 
@@ -159,7 +160,7 @@ func postgresScan(found, more string) string {
 // decides: if it is dead, leased, not due or of a paused tenant, nothing of the key can be claimed.
 const postgresHeads = `SELECT e.lane FROM lanes e WHERE e.ok AND ` + postgresWanted
 
-// postgresWanted says whether the topic and the tenant of a head are wanted.
+// postgresWanted is true if the topic and the tenant of a head are wanted.
 const postgresWanted = postgresTenant + `
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed
 
@@ -183,8 +184,8 @@ SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT `+
   1::bigint FROM lanes e WHERE e.status = 3 AND `+postgresWanted, 1, 2, 3, 4, 5, 6, 7, 8, 9, 14, 15, 17, 19)
 
 // postgresNextDue returns the earliest time, in microseconds from now, at which an open row may be
-// claimed. $13 says whether dead rows are skipped: a dead head is then due, because a claim takes
-// it out of its key.
+// claimed. $13 is true if dead rows are skipped: a dead head is then due, because a claim removes
+// it from its key.
 var postgresNextDue = renumber(postgresTopics+`, unordered AS (
   SELECT min(greatest(c.available_at, c.until)) AS at FROM topics t CROSS JOIN LATERAL (
     SELECT e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END AS until
@@ -268,8 +269,8 @@ func (p *postgresClaims) claimTopics(ctx context.Context, req core.ClaimRequest,
 	return append(res.rows, rows...), max(topics, res.topics), nil
 }
 
-// claimUnordered claims from the due times since on, or from the beginning. read says whether to
-// find out how much of the index was read.
+// claimUnordered claims from the due times since on, or from the beginning. read asks for the part
+// of the index that was read.
 func (p *postgresClaims) claimUnordered(ctx context.Context, req core.ClaimRequest, f filter, since []int64,
 	oversize, read bool,
 ) (claimResult, error) {

@@ -63,7 +63,7 @@ func (w *rowwise) claimTopics(ctx context.Context, req core.ClaimRequest, f filt
 	return rows, topics, err
 }
 
-// topics returns the wanted topics: those of the filter, or all that have open unordered rows.
+// topics returns the wanted topics: the filter's, or all that have open unordered rows.
 func (w *rowwise) topics(ctx context.Context, q sqlkit.Querier, f filter) ([]string, error) {
 	if f.only != nil {
 		return f.only, nil
@@ -324,8 +324,8 @@ func (w *rowwise) laneRows(ctx context.Context, q sqlkit.Querier, req core.Claim
 	})
 }
 
-// claimCandidates reads candidates without locks and leases those that it can lock. If other claims
-// took all of them in the meantime, it reads again.
+// claimCandidates reads candidates without locks and leases the candidates that it can lock. If
+// other claims took all of them in the meantime, it reads again.
 func (w *rowwise) claimCandidates(ctx context.Context, what string, req core.ClaimRequest,
 	find func(q sqlkit.Querier) ([]candidate, error),
 ) (rows []core.Claimed, err error) {
@@ -353,7 +353,7 @@ func (w *rowwise) claimCandidates(ctx context.Context, what string, req core.Cla
 // cannot be locked ends the run of its lane.
 //
 // The wanted rows of a lane are its first ones, as one statement saw the lane, without a gap. No
-// open row can come before one of them later: a row is numbered under the lock of its key, so those
+// open row can come before one of them later: a row is numbered under the lock of its key, so rows
 // with smaller numbers were committed before, and ended rows stay ended. So it is enough that each
 // of them is still open, due and free.
 func (w *rowwise) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
@@ -387,7 +387,7 @@ func (w *rowwise) lease(ctx context.Context, q sqlkit.Querier, req core.ClaimReq
 	return rows, nil
 }
 
-// lock locks those of the wanted rows that are still due and free.
+// lock locks the wanted rows that are still due and free.
 func (w *rowwise) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequest,
 	wanted []candidate,
 ) (map[core.RowID]*core.Claimed, error) {

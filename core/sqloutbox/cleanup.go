@@ -13,14 +13,14 @@ import (
 // sweep is where the cleanup goes on. The table has no index on the time when a row ended, because
 // each mark would pay for it: the cleanup walks the primary key instead, from call to call. Row ids
 // begin with the time of their event if the event has a UUIDv7 or a ULID. So the oldest rows come
-// first, and those of the last Keep can be jumped over. Rows with other ids are met on the way.
+// first, and rows of the last Keep can be jumped over. Rows with other ids are met on the way.
 type sweep struct {
 	mu    sync.Mutex
 	after core.RowID
 }
 
-// sweepTime is how long one call of Cleanup goes on. Rows that ended much later than their ids say
-// are read in every walk until they are old, so a walk must be able to pass many of them.
+// sweepTime is how long one call of Cleanup goes on. Rows that ended much later than the time in
+// their ids are read in every walk until they are old, so a walk must be able to pass many of them.
 const sweepTime = time.Second
 
 // run goes on with the walk until the end of c. It reports whether a page has old rows that there
@@ -98,7 +98,7 @@ type page struct {
 	cut           bool       // there was no time for all of them: last is where to go on
 }
 
-// keeps says how long rows stay after they ended.
+// keeps is how long rows stay after they ended.
 type keeps struct{ done, discarded time.Duration }
 
 // least is the time after which the first rows may go.
@@ -107,7 +107,7 @@ func (k keeps) least() time.Duration { return min(k.done, k.discarded) }
 // args are the parameters of the condition on a row to be old, in the order of rowwise.
 func (k keeps) args() []any { return []any{micros(k.done), micros(k.discarded)} }
 
-// cleaning is what a call of Cleanup is asked for.
+// cleaning has the parameters of a call of Cleanup.
 type cleaning struct {
 	keep keeps
 	end  time.Time // when it ends
@@ -125,11 +125,11 @@ type archivable struct {
 
 // sweeper deletes the old rows of a table, or of a partition.
 type sweeper interface {
-	// cleanup reads the next limit rows behind the id after, and deletes those that are old.
+	// cleanup reads the next limit rows behind the id after, and deletes the old ones.
 	cleanup(ctx context.Context, keep keeps, after core.RowID, limit int) (page, error)
-	// archivable reads the same rows and returns those that are old. archive gives rows to the hook
-	// and deletes them if it returns nil. It leaves out rows that another transaction holds, and
-	// those that are not old.
+	// archivable reads the same rows and returns the old ones. archive gives rows to the hook and
+	// deletes them if it returns nil. It leaves out rows that another transaction holds, and rows
+	// that are not old.
 	archivable(ctx context.Context, keep keeps, after core.RowID, limit int) (old []archivable, found page, err error)
 	archive(ctx context.Context, keep keeps, ids []core.RowID, hook archiver) (deleted int, err error)
 }

@@ -16,7 +16,7 @@ import (
 // outbox_relay, outbox_plan, outbox_pause, outbox_group, outbox_history, outbox_migration.
 const DefaultPrefix = "outbox_"
 
-// Config says where the tables are.
+// Config names the tables and their database.
 type Config struct {
 	// Dialect of the database. Empty: New asks the database, and refuses a server that is not
 	// supported. Set, no server is refused, whatever it is.
@@ -28,16 +28,17 @@ type Config struct {
 	Prefix string
 	// PartitionEvery makes outbox_event a table with partitions by row id, each for the events of
 	// this time, so that old events leave with a partition instead of row by row. It is for many
-	// millions of rows on PostgreSQL 14 or newer, with event ids that begin with their time, as
-	// those that this project makes. Migrate makes a new table so. An existing table needs the
-	// steps in docs/migrations.md. The janitor makes and drops the partitions: its database user
-	// must own the table. Events stay up to this time longer than the retention. Every process that
-	// relays, cleans up or migrates must have the same setting. At least an hour. Default: 0, no
+	// millions of rows on PostgreSQL 14 or newer, with event ids that begin with their time, such
+	// as this project's ids. Migrate makes a new table so. An existing table needs the steps in
+	// docs/migrations.md. The janitor makes and drops the partitions: its database user must own
+	// the table. Events stay up to this time longer than the retention. Every process that relays,
+	// cleans up or migrates must have the same setting. At least an hour. Default: 0, no
 	// partitions.
 	PartitionEvery time.Duration
 }
 
-// longest is the longest name with the prefix, and longestPartition that of a partition.
+// longest is the longest name with the prefix, and longestPartition the longest name of a
+// partition.
 const (
 	longest          = "event_default"
 	longestPartition = "event_p20060102t150405"
@@ -85,7 +86,7 @@ type names struct {
 	dialect        core.Dialect
 	words          map[string]word
 	schema, prefix string
-	event          string // the table of events, or one partition of it; quoted, with schema
+	event          string // the table of events, or a partition; quoted, with schema
 	partitioned    bool
 }
 

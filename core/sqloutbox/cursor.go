@@ -42,7 +42,7 @@ const (
 )
 
 // follow forgets everything when the paused tenants have changed. A tenant that goes on has rows
-// behind the cursors, and the passes say nothing about claims that may take them.
+// behind the cursors, and earlier passes are no measure for claims that may take them.
 func (c *cursors) follow(except []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *cursors) follow(except []string) {
 	}
 }
 
-// partial returns the wanted topics with their cursors, if a claim shall start there.
+// partial returns the wanted topics with their cursors, if a claim should start there.
 func (c *cursors) partial(f filter, now time.Time) (topics []string, since []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *cursors) partial(f filter, now time.Time) (topics []string, since []int
 	return topics, since
 }
 
-// of returns the cursors of topics, or nil if one of them has none.
+// of returns the cursors of topics, or nil if a topic has none.
 func (c *cursors) of(topics []string) (since []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,8 @@ func (c *cursors) rested(f filter, now time.Time) bool {
 	return now.Sub(p.ended) >= passRest*p.took
 }
 
-// slow reports whether the next full pass is to tell how much it reads, because the last was slow.
+// slow reports whether the next full pass should measure how much it reads, because the last was
+// slow.
 func (c *cursors) slow(f filter) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,8 +126,8 @@ func (c *cursors) failed(f filter, end time.Time, took time.Duration) {
 
 // topicRows are the rows of a topic that a claim took.
 type topicRows struct {
-	taken, found int   // found are those that could be taken, up to the part of the topic
-	due          int64 // the latest due time of those taken
+	taken, found int   // found counts rows that could be taken, up to the part of the topic
+	due          int64 // the latest due time of taken rows
 }
 
 // claimed moves the cursors behind the rows that a claim took. part is how many rows of a topic it

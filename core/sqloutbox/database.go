@@ -22,8 +22,7 @@ type database interface {
 	// With oversize the first row may have more bytes than the limit: the claim has no rows yet.
 	claimTopics(ctx context.Context, req core.ClaimRequest, f filter, oversize bool,
 	) (rows []core.Claimed, topics int, err error)
-	// claimHeads and claimLane report in addition whether a key of which rows are wanted begins with
-	// a dead one.
+	// claimHeads and claimLane also report whether a wanted key begins with a dead row.
 	claimHeads(ctx context.Context, req core.ClaimRequest, f filter, after core.KeyID,
 	) (rows []core.Claimed, next core.KeyID, dead bool, err error)
 	claimLane(ctx context.Context, req core.ClaimRequest, f filter, lane core.KeyID,
@@ -53,9 +52,8 @@ type database interface {
 	// redrive and discard change and audit the rows with these ids, as far as their status allows.
 	redrive(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (changed int, err error)
 	discard(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (changed int, err error)
-	// lockDead locks those of the rows that are dead and left their key, and with skipDead those
-	// too that are still in it. appendDead gives such a row a copy at the end of its key, and
-	// discards it.
+	// lockDead locks the dead rows that have left their key, and with skipDead also dead rows that
+	// are still in it. appendDead gives such a row a copy at the end of its key, and discards it.
 	lockDead(ctx context.Context, q sqlkit.Querier, ids []core.RowID, skipDead bool) ([]outboxsql.Source, error)
 	appendDead(ctx context.Context, q sqlkit.Querier, d outboxsql.Source, req core.AdminRequest) error
 	// nextKeySeq takes the next number of d.Lane for the row d.NewID.

@@ -17,12 +17,12 @@ var _ core.InsertDeferrer = (*Repository)(nil)
 
 // joiner is a database whose INSERT of a batch is one statement.
 type joiner interface {
-	// statement returns the INSERT of these rows of a batch, which are one chunk. lanes are those
-	// of the rows that it returns, for scanLane.
+	// statement returns the INSERT of these rows of a batch, which are one chunk. lanes are the
+	// lanes of the returned rows, for scanLane.
 	statement(b *batch, rows []int) (text string, args []any, lanes []laneUse)
 }
 
-// into says which inserts can be one statement.
+// into identifies inserts that can be one statement.
 type into struct {
 	repository *Repository
 	node       string
@@ -108,7 +108,7 @@ func (r *Repository) join(all []*sqltx.DeferredInsert) (sqltx.JoinedInsert, erro
 
 var errNoPlace = errors.New("sqloutbox: the INSERT did not return the place of a row in its key")
 
-// give tells each insert its places.
+// give distributes the places to the inserts.
 func (b *batch) give(all []*sqltx.DeferredInsert) error {
 	for i := range b.places {
 		if !b.req.Rows[i].KeyID.IsZero() && b.places[i].KeySeq == 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
 )
 
-// checkDialect refuses a dialect that is not known. checkDialect and outboxsql.ByDialect are the only
-// places that tell the dialects apart.
+// checkDialect refuses an unknown dialect. Only checkDialect and outboxsql.ByDialect distinguish
+// dialects.
 func checkDialect(d core.Dialect) error {
 	switch d {
 	case core.Postgres, core.MySQL, core.SQLite:

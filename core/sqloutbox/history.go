@@ -12,10 +12,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// historyStatements are the statements about the history. Their words of each database: slot is the
-// begin of the slot that lasts now, of:x the part of it for the topic x (param: a parameter; none: the
-// empty topic), and ofago where the parts begin of the slot that is a parameter earlier. later is an
-// hour behind a slot, and sum:x the sum of x as an integer.
+// historyStatements are the statements about the history. They have words for each database: slot
+// is the begin of the slot that lasts now, of:x its part for the topic x (param: a parameter; none:
+// the empty topic), and ofago the begin of the parts of the slot that is a parameter earlier. later
+// is an hour behind a slot, and sum:x the sum of x as an integer.
 type historyStatements struct {
 	open, set, forget, read string
 

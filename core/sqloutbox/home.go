@@ -40,7 +40,7 @@ type home struct {
 	found      bool // place is set
 	asking     bool
 	asked      time.Time         // the last time that the background asked
-	neighbours map[any]neighbour // by what begunOn returns
+	neighbours map[any]neighbour // by the results of begunOn
 }
 
 // neighbour is a pool other than the Repository's own.
@@ -100,7 +100,7 @@ func (h *home) learn(q sqlkit.Querier) {
 	}()
 }
 
-// learnNow asks for the place. It keeps what it knew if q does not answer in time.
+// learnNow asks for the place. It keeps the previous value if q does not answer in time.
 func (h *home) learnNow(ctx context.Context, q sqlkit.Querier) {
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
@@ -163,7 +163,7 @@ func privateMemory(pool any) bool {
 	return ok && !strings.Contains(dsn, "cache=shared") && !strings.Contains(dsn, "memdb")
 }
 
-// dsnIn returns the DSN of a connector, or of the one that it wraps.
+// dsnIn returns the DSN of a connector, or of a connector that it wraps.
 func dsnIn(connector reflect.Value, depth int) (dsn string, ok bool) {
 	for connector.Kind() == reflect.Interface || connector.Kind() == reflect.Pointer {
 		connector = connector.Elem()
@@ -186,16 +186,17 @@ func dsnIn(connector reflect.Value, depth int) (dsn string, ok bool) {
 }
 
 // CheckTx implements core.Repository. A transaction that was begun on the pool of r costs nothing,
-// and neither does one whose pool is not known, which passes. The first one of each other pool
-// costs one short query in the transaction. It names the database, on PostgreSQL with the table of
-// events that the connection finds, on SQLite by its file. core.ErrOtherDatabase lists the limits.
+// and neither does one whose pool is not known, which passes. The first transaction of each other
+// pool costs one short query in it. It names the database, on PostgreSQL with the table of events
+// that the connection finds, on SQLite by its file. core.ErrOtherDatabase lists the limits.
 //
-// CheckTx never waits for the pool of r, because the transaction may hold what that pool needs.
-// Migrate and Check learn the name of r's own database. Otherwise the first CheckTx that needs the
-// name has it asked for in the background, and transactions of other pools pass until it is known.
+// CheckTx never waits for the pool of r, because the transaction may hold the pool's last
+// connection. Migrate and Check learn the name of r's own database. Otherwise the first CheckTx
+// that needs the name has it asked for in the background, and transactions of other pools pass
+// until it is known.
 func (r *Repository) CheckTx(ctx context.Context, tx core.Tx) error {
 	if d := tx.Dialect(); d != r.dialect {
-		return fmt.Errorf("%w: the transaction is one of %s and the outbox is in %s", core.ErrOtherDatabase, d,
+		return fmt.Errorf("%w: the transaction is in %s and the outbox is in %s", core.ErrOtherDatabase, d,
 			r.dialect)
 	}
 	pool := begunOn(tx)

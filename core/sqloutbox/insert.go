@@ -16,8 +16,8 @@ import (
 )
 
 // Insert implements core.Repository. Statements run in tx once and are never repeated: after a
-// deadlock MariaDB has rolled back the whole transaction, and a repeated INSERT would commit by
-// itself.
+// deadlock MariaDB has rolled back the whole transaction, and a repeated INSERT would commit on its
+// own.
 //
 // The limits of the database apply: MySQL and MariaDB refuse a payload larger than
 // max_allowed_packet.
@@ -80,7 +80,7 @@ func bytesOf[T core.RowID | core.KeyID | outboxsql.ID](v T) any {
 	return a[:]
 }
 
-// shape says which parts a row has.
+// shape is the set of a row's parts.
 type shape int
 
 const (
@@ -88,7 +88,7 @@ const (
 	shapeDelayed
 	shapeOrdered
 	shapeByLog
-	shapeOptional // of the first of optionalColumns; those of the others follow
+	shapeOptional // of the first of optionalColumns; the others' bits follow
 )
 
 func (s shape) has(part shape) bool { return s&part != 0 }

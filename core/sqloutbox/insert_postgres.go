@@ -27,8 +27,8 @@ func newPostgresInserts(n names) postgresInserts {
 	return p
 }
 
-// insertText returns the INSERT for the given numbers of rows and lanes. byLog says whether a
-// reader of the log publishes some of the rows.
+// insertText returns the INSERT for the given numbers of rows and lanes. byLog: a reader of the log
+// publishes some of the rows.
 func (p postgresInserts) insertText(rows, lanes int, byLog bool) string {
 	if lanes > cachedRows {
 		return p.names.expand(postgresInsert(rows, lanes, byLog))
@@ -106,7 +106,7 @@ func (b *batch) postgresArgs(rows []int, lanes []laneUse) []any {
 	for i := range lanes {
 		args = append(args, lanes[i].lane[:], int64(len(lanes[i].rows)), lanes[i].last.String())
 	}
-	at, left := 0, 0 // lane of the row, and rows of it that follow
+	at, left := 0, 0 // lane of the row, and further rows of the lane
 	if len(lanes) > 0 {
 		left = len(lanes[0].rows)
 	}
@@ -146,7 +146,7 @@ var postgresTypes = [postgresRow]string{
 
 // postgresInsert returns the statement for n rows and m lanes. Its snapshot may be older than the
 // key row that it waited for, so it decides only by the key row itself. If logged is set, each row
-// has one more parameter, which says whether a reader of the log publishes it.
+// has one more parameter, which is true if a reader of the log publishes the row.
 func postgresInsert(n, m int, logged bool) string {
 	types, columns, flag, node, ends := postgresTypes[:], insertColumns, "", "", ""
 	if logged {
@@ -233,7 +233,8 @@ var postgresOptionals = [len(optionalColumns)]string{
 	"integer", "text", "text", "bigint", "text", "text", "text", "jsonb",
 }
 
-// postgresInsertOne returns the INSERT for one row. The parameters are those of shapeOf.
+// postgresInsertOne returns the INSERT for one row. Its parameters depend on the shape, see
+// shapeOf.
 func postgresInsertOne(s shape) string {
 	columns := []string{"id", "event_id", "event_type", "topic", "payload", "occurred_at", "created_at"}
 	values := []string{

@@ -140,8 +140,8 @@ func mustChange(ctx context.Context, tx core.Tx, want int, text string, args ...
 }
 
 // insertOneRow returns the INSERT of one event, which most transactions have: it names only the
-// columns that the event has. The parameters are those of shapeOf, with the lane and the number as
-// the place.
+// columns that the event has. Its parameters depend on the shape, see shapeOf, with the lane and
+// the number as the place.
 func insertOneRow(s shape) string {
 	columns, values := oneRow(s)
 	return "INSERT INTO {event} (" + columns + ") VALUES (" + values + ")"

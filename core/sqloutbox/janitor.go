@@ -99,7 +99,8 @@ type postgresJanitor struct {
 
 type postgresJanitorStatements struct{ cleanup, collectLock, collectDelete, resetKeys string }
 
-// newPostgresJanitorStatements makes the statements for the table of events, or for a partition of it.
+// newPostgresJanitorStatements makes the statements for the table of events, or for one of its
+// partitions.
 func newPostgresJanitorStatements(expand func(text string) string) postgresJanitorStatements {
 	return postgresJanitorStatements{
 		cleanup:       expand(postgresCleanup),

@@ -90,9 +90,9 @@ func (s *laneScan) dropLast() {
 type lanePage struct {
 	read         int        // rows
 	lanes        int        // that were visited
-	lane, before core.KeyID // the last lane of which rows were taken, and what was passed before it
-	last         core.KeyID // what was passed last: a lane, or a part of the lanes that is not wanted
-	full         bool       // the scan has what it wants, and there are more lanes
+	lane, before core.KeyID // the last lane of which rows were taken, and the position before it
+	last         core.KeyID // the last position: a lane, or an unwanted part of the lanes
+	full         bool       // the scan has enough, and there are more lanes
 }
 
 // page reads one page.
@@ -148,7 +148,7 @@ func (s *laneScan) start(only []string) bool {
 }
 
 // jumpOver returns the lane behind which to go on after l: l itself if its topic is wanted, else
-// the end of its prefix or the start of the next wanted one. end says that there is none.
+// the end of its prefix or the start of the next wanted one. end is true if there is none.
 func jumpOver(l core.KeyID, only, except []string) (jump core.KeyID, end bool) {
 	prefix := hex.EncodeToString(l[:4])
 	if len(only) > 0 {

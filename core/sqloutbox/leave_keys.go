@@ -10,10 +10,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// pastDead claims from keys. Where dead rows are skipped, those that died under core.BlockKey leave
-// their keys when a claim finds them at the beginning, as those do that die now. So no later sweep
-// reads over them. A claim that found nothing else looks once more, and farther: the scan goes on
-// where the first look ended, because dead rows behind that stay in their keys.
+// pastDead claims from keys. Where dead rows are skipped, rows that died under core.BlockKey leave
+// their keys when a claim finds them at the beginning, as rows do that die now. So no later sweep
+// reads over them. A claim that found only dead rows claims once more, and farther: the scan goes
+// on where the first one ended, because dead rows behind that point stay in their keys.
 func (r *Repository) pastDead(ctx context.Context, req core.ClaimRequest, f filter, after core.KeyID,
 	claim func() (rows []core.Claimed, next core.KeyID, dead bool, err error),
 ) ([]core.Claimed, core.KeyID, error) {
@@ -99,8 +99,7 @@ func (w *rowwise) leaveKeys(ctx context.Context, req core.ClaimRequest, f filter
 	return left, nil
 }
 
-// leave takes those of the rows out of their keys that are dead and that no other transaction
-// holds.
+// leave removes the dead rows from their keys, except for rows that another transaction holds.
 func (w *rowwise) leave(ctx context.Context, q sqlkit.Querier, ids []core.RowID) (int, error) {
 	dead, err := queryIDs(ctx, q, w.sql.deadHeads.text(len(ids)), outboxsql.IDArgs(ids)...)
 	if err != nil || len(dead) == 0 {

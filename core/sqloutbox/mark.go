@@ -168,9 +168,9 @@ func queryIDs(ctx context.Context, q sqlkit.Querier, text string, args ...any) (
 
 const maxPlain = 200
 
-// diagnostic says how much of the texts for people (error text, error code, receipt) is written.
-// They never prevent a mark. If the database refuses a text, because the character set of the
-// connection or the width of the column does not allow it, the mark is written with less text.
+// diagnostic is how much of the texts for people (error text, error code, receipt) is written. They
+// never prevent a mark. If the database refuses a text, because the character set of the connection
+// or the width of the column does not allow it, the mark is written with less text.
 type diagnostic uint8
 
 const (

@@ -28,7 +28,7 @@ const (
 // PostgreSQL keeps the plan of a prepared one if it expects no other to be better by much. A plan
 // that was made while the table was small reads the whole table, for one row too, and stays until
 // autovacuum has analyzed the table. The condition counts one row. Without the list, PostgreSQL
-// expects a million rows of it, so that it never keeps a plan.
+// would expect a million rows, so that it never keeps a plan.
 func replanned(ids string) string {
 	one := "generate_series(1, least(cardinality(" + ids + "::uuid[]), 1))"
 	return "(SELECT count(*) FROM " + one + " a, " + one + " b) > 0"
@@ -70,7 +70,7 @@ FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + 
 FROM unnest($2::uuid[], $3::bigint[]) v(id, claim_no) WHERE e.id = v.id AND ` + fence + ` AND ` + soon +
 		` AND ` + replanned("$2") + ` RETURNING e.id`
 
-	// postgresUnlocked locks those rows that no other transaction has locked.
+	// postgresUnlocked locks the rows that no other transaction has locked.
 	postgresUnlocked = `SELECT e.id FROM {event} e WHERE e.id = ANY ($1::uuid[]) AND ` + replanned("$1") +
 		` ORDER BY e.id FOR UPDATE SKIP LOCKED`
 	// postgresMarkable and postgresHeld are the rows that a fact or a guess would change.
@@ -161,8 +161,8 @@ func (p postgresMarks) markDone(ctx context.Context, done []core.Done, deleteRow
 	return changed, orLocked(err, held)
 }
 
-// errRowsLocked says that a statement would have waited for other transactions. The same statement
-// must not be repeated for it.
+// errRowsLocked: a statement would have waited for other transactions. The same statement must not
+// be repeated for it.
 var errRowsLocked = errors.New("rows are locked")
 
 func notWaiting(err error) error {

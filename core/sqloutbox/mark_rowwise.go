@@ -45,9 +45,9 @@ func (w *rowwise) markDone(ctx context.Context, done []core.Done, deleteRows boo
 	return changed, orLocked(err, held)
 }
 
-// receiptArgs returns the ids of those of mine that have a receipt, each followed by its receipt.
-// Receipts are written with the mark in one statement: one statement for each row made the relay on
-// these databases five times slower.
+// receiptArgs returns the ids in mine that have a receipt, each followed by its receipt. Receipts
+// are written with the mark in one statement: one statement for each row made the relay on these
+// databases five times slower.
 func receiptArgs(done []core.Done, mine []core.RowID, d diagnostic) []any {
 	var args []any
 	for i := range done { // both are in ascending order of ids
@@ -61,9 +61,9 @@ func receiptArgs(done []core.Done, mine []core.RowID, d diagnostic) []any {
 	return args
 }
 
-// markable locks, on MySQL and MariaDB, those of the rows that can be marked and that no other
-// transaction holds. There, an UPDATE by primary key would also wait for a transaction that has
-// just inserted the row.
+// markable locks, on MySQL and MariaDB, the rows that can be marked and that no other transaction
+// holds. There, an UPDATE by primary key would also wait for a transaction that has just inserted
+// the row.
 func (w *rowwise) markable(ctx context.Context, q sqlkit.Querier, ids []core.RowID) ([]core.RowID, error) {
 	if !w.locks {
 		return ids, nil
@@ -71,8 +71,8 @@ func (w *rowwise) markable(ctx context.Context, q sqlkit.Querier, ids []core.Row
 	return queryIDs(ctx, q, w.sql.markableLock.text(len(ids)), outboxsql.IDArgs(ids)...)
 }
 
-// lockedRows returns those of the missing rows that another transaction holds: a plain read still
-// shows them.
+// lockedRows returns the missing rows that another transaction holds: a plain read still shows
+// them.
 func (w *rowwise) lockedRows(ctx context.Context, q sqlkit.Querier, ids, mine []core.RowID) ([]core.RowID, error) {
 	if !w.locks || len(mine) == len(ids) {
 		return nil, nil

@@ -56,9 +56,9 @@ func mariadbInsert(n int, more, values string) string {
 	// The driver sends texts and bytes alike as CHAR, and a union would remove the blanks at their
 	// ends.
 	const bytes, text = "CAST(? AS BINARY)", "CAST(? AS CHAR)"
-	// A union makes a column as wide as its values have characters, and cuts values that have none:
-	// C2, say, only begins a character. UNCOMPRESS is not called, because no payload is NULL. Its
-	// type is LONGBLOB, so that of the column is, too.
+	// A union makes a column as wide as its values have characters, and cuts values without
+	// characters: C2, say, only begins a character. UNCOMPRESS is not called, because no payload is
+	// NULL. Its type LONGBLOB becomes the column's.
 	const payload = "COALESCE(" + bytes + ", UNCOMPRESS(''))"
 	columns := strings.Join([]string{
 		bytes, text, text, "?", text, text, text, "?", text, text, bytes, "?", payload, text, text,
@@ -70,7 +70,7 @@ func mariadbInsert(n int, more, values string) string {
 // mysqlSlot is the number of the slot of the history that lasts now.
 const mysqlSlot = "TIMESTAMPDIFF(SECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP()) DIV 300"
 
-// mysqlWords are those of MySQL and MariaDB.
+// mysqlWords are the words of MySQL and MariaDB.
 var mysqlWords = map[string]word{
 	"now":   fixed("UTC_TIMESTAMP(6)"),
 	"in":    fixed("UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND"),

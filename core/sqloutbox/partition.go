@@ -44,9 +44,9 @@ const partitionLayout = "20060102t150405"
 // that finds out when its youngest row will be older than the retention. Then it is detached, with
 // a lock on the table and only if it has no open and no dead row. From then on nothing can be
 // inserted into it. At last it is read through again, and each row that must stay is moved back
-// into the table. Only this last walk decides what is lost with the table: the steps before it only
-// make moves rare. So a row that is open, dead or young is kept, whatever happens between the
-// steps.
+// into the table. Only this last walk decides which rows are lost with the table: the steps before
+// it only make moves rare. So a row that is open, dead or young is kept, whatever happens between
+// the steps.
 //
 // DETACH locks the whole table for a moment. DETACH CONCURRENTLY would not, but PostgreSQL refuses
 // it where there is a default partition, and without one an event with an unusual id could not be
@@ -74,12 +74,12 @@ type partitionWalk struct {
 	done   bool
 }
 
-// partition is one of the table, or one that was detached from it.
+// partition is a partition of the table, or was detached from it.
 type partition struct {
 	oid       int64
 	schema    string // quoted, with a dot
 	table     string // quoted, with schema
-	columns   string // of the table of events, without those that came after it was detached
+	columns   string // of the table of events, without columns that came after it was detached
 	ours      bool   // in the schema of the table
 	fallback  bool   // the default partition
 	detached  bool
@@ -113,7 +113,7 @@ func (p *partitions) cleanup(ctx context.Context, c cleaning, limit int) (delete
 	return deleted, cut, errors.Join(err, failed)
 }
 
-// maintain makes the partitions of the near future, and drops those that are old.
+// maintain makes the partitions of the near future, and drops old ones.
 func (p *partitions) maintain(ctx context.Context, all []partition, c cleaning) error {
 	if !p.mu.TryLock() {
 		return nil // another goroutine does it

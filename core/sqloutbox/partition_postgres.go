@@ -98,7 +98,7 @@ func (p *partitions) of(table, text string) string {
 	return n.expand(text)
 }
 
-// list returns the partitions in the order of their ids, and what was detached.
+// list returns the partitions in the order of their ids, and detached ones.
 func (p *partitions) list(ctx context.Context) ([]partition, error) {
 	return sqlkit.Ask(ctx, p.single, "partitions", func(q sqlkit.Querier) ([]partition, error) {
 		return p.listOn(ctx, q)
@@ -196,8 +196,8 @@ func (p *partitions) change(ctx context.Context, what string, fn func(q sqlkit.Q
 	return ours, err
 }
 
-// errTableBusy says that a change of partitions would have waited too long. It must not be repeated
-// at once, because others wait behind each try.
+// errTableBusy: a change of partitions would have waited too long. It must not be repeated at once,
+// because others wait behind each try.
 var errTableBusy = fmt.Errorf("transactions that used the table did not end within 100ms, it is tried again later: %w",
 	&core.LockedError{})
 

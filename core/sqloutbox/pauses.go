@@ -73,7 +73,7 @@ func (r *pauses) Pause(ctx context.Context, p core.PauseRequest) error {
 			}
 			if now >= p.Until.UnixMicro() {
 				return &core.FieldError{
-					Err: core.ErrInvalidRequest, Format: "{Until} is over: the clock of the database says %s",
+					Err: core.ErrInvalidRequest, Format: "{Until} is over: the clock of the database is at %s",
 					Args: []any{time.UnixMicro(now).UTC().Format(time.RFC3339)},
 				}
 			}

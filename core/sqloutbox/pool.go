@@ -21,9 +21,9 @@ type pool struct {
 	dialect core.Dialect
 }
 
-// runner is what runs the statements of a pool: sqlPool, or foreignPool for a Pool.
+// runner runs the statements of a pool: sqlPool, or foreignPool for a Pool.
 type runner interface {
-	// each returns a Querier of which each statement is a transaction of its own.
+	// each returns a Querier that runs each statement as a transaction of its own.
 	each() sqlkit.Querier
 	// transaction runs several statements as a transaction of its own, and repeats it as
 	// sqlkit.Retry does.
@@ -164,11 +164,11 @@ type alone struct {
 	unable atomic.Bool // the connections of db are no aloneConn
 }
 
-// errUnable says that a connection is no aloneConn.
+// errUnable: a connection is not an aloneConn.
 var errUnable = errors.New("sqloutbox: the connection has no method With")
 
-// run runs one statement as a transaction of its own, and repeats it as sqlkit.Retry does. able
-// says whether the connections of the pool can do that. If they cannot, nothing was done.
+// run runs one statement as a transaction of its own, and repeats it as sqlkit.Retry does. able is
+// false if the connections of the pool have no method With. Then nothing was done.
 func (a *alone) run(ctx context.Context, settings map[string]string, fn func(q sqlkit.Querier) error,
 ) (able bool, err error) {
 	if a.unable.Load() {
@@ -215,7 +215,7 @@ func aloneConnOf(dc any) aloneConn {
 }
 
 // howToCreate is the advice in errors about missing tables. It lists every way, because a
-// Repository does not know its caller.
+// Repository cannot tell its caller.
 const howToCreate = "create or upgrade the tables with AutoCreate of gormoutbox.Config, bunoutbox.Config, " +
 	"entoutbox.Config or sqloutbox.OpenConfig, with Migrate of the sqloutbox.Repository, with the files that " +
 	"sqloutbox.Migrations returns, or in Ent's migration with package entschema"

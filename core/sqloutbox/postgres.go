@@ -49,9 +49,9 @@ var postgresWords = map[string]word{
 	"later": fixed("slot + interval '1 hour'"),
 	"sum":   func(_ names, arg string) string { return "SUM(" + arg + ")::bigint" },
 
-	// rows are those of a list of the same statement. An address is one of a row only within a
-	// partition, so a partitioned table needs the ids. There the bounds of the list let PostgreSQL
-	// leave out the other partitions.
+	// rows selects the rows of a list in the same statement. An address identifies a row only
+	// within a partition, so a partitioned table needs the ids. There the bounds of the list let
+	// PostgreSQL leave out the other partitions.
 	"rows": func(n names, list string) string {
 		if !n.partitioned {
 			return "e.ctid = ANY (ARRAY(SELECT tid FROM " + list + "))"
@@ -92,7 +92,7 @@ func either(without, with string) word {
 	}
 }
 
-// read has a fixed plan too: its order must be that of the index.
+// read has a fixed plan too, so that its order is the index's.
 func (p *postgres) read(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	return p.scan(ctx, what, fn)
 }

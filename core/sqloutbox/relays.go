@@ -250,7 +250,8 @@ func encodeState(s core.RelayState) (string, error) {
 	return asciiJSON(string(text)), err
 }
 
-// asciiJSON escapes what is not ASCII, so that a connection of any character set can store it.
+// asciiJSON escapes characters outside ASCII, so that a connection of any character set can store
+// the text.
 func asciiJSON(text string) string {
 	var b strings.Builder
 	for _, r := range text {

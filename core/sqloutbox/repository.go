@@ -128,7 +128,7 @@ func newRepository(r runner, cfg Config, named bool) (*Repository, error) {
 	return repo, err
 }
 
-// Classify implements core.Repository. It knows the errors of all databases.
+// Classify implements core.Repository. It recognises errors of all databases.
 func (*Repository) Classify(err error) core.ErrorKind { return sqlerr.Classify(err) }
 
 // Dialect returns the SQL dialect of the Repository.

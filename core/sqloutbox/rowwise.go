@@ -26,18 +26,17 @@ type rowwise struct {
 
 // variant has the differences between the databases of rowwise.
 type variant struct {
-	// locks says that another transaction may hold the lock of a row. SQLite has one writer at a
-	// time.
+	// locks: another transaction may hold the lock of a row. SQLite has one writer at a time.
 	locks bool
-	// oneWriter says that the database has one writer at a time.
+	// oneWriter: the database has one writer at a time.
 	oneWriter bool
-	// rowids says that claims know rows by their rowids, which saves a look-up by id. A rowid is
-	// used only together with the id that it had: SQLite may give it to another row.
+	// rowids: claims find rows by their rowids, which saves a look-up by id. A rowid is used only
+	// together with the id that it had: SQLite may give it to another row.
 	rowids bool
 	// occurred returns the parameter for the time of an event.
 	occurred func(t time.Time) any
-	// plain are the statements that insert. guarded are those of MariaDB, which write nothing if
-	// the caller's transaction has ended. guarded is nil for databases on which only the caller
+	// plain are the statements that insert. guarded are the same for MariaDB, which write nothing
+	// if the caller's transaction has ended. guarded is nil for databases on which only the caller
 	// ends a transaction.
 	plain, guarded *inserts
 }
@@ -50,7 +49,7 @@ func newRowwise(p pool, n names, v variant) *rowwise {
 	return w
 }
 
-// inTx is that of the pool. Transactions of this repository wait for each other.
+// inTx is the pool's inTx. Transactions of this repository wait for each other.
 func (w *rowwise) inTx(ctx context.Context, what string, fn func(q sqlkit.Querier) error) error {
 	if w.writing != nil {
 		select {
@@ -116,7 +115,7 @@ const copiedRow = `event_id, event_type, schema_version, topic, aggregate_type, 
 	`tenant_id, partition_key, ?, payload, content_type, {first_seq:` + core.HeaderFirstKeySeq +
 	`}, occurred_at, replay_of`
 
-// rowStatements are the statements of rowwise, but those that insert.
+// rowStatements are the statements of rowwise, except for inserts.
 type rowStatements struct {
 	undoEvents          listed
 	undoFirst, undoNext string
@@ -148,10 +147,10 @@ type rowStatements struct {
 	resetKeys                                string
 }
 
-// newRowStatements makes the statements. Their words, in addition to those of every database: in
-// and ago are now plus and minus a parameter in microseconds. first_seq:x is the headers with the
-// key_seq of the row under the name x, unless that header exists. lock is the row lock of a SELECT
-// that skips locked rows, and wait the one that waits. use:x names the index to read. ready is the
+// newRowStatements makes the statements. They have words in addition to the common ones: in and ago
+// are now plus and minus a parameter in microseconds. first_seq:x is the headers with the key_seq
+// of the row under the name x, unless that header exists. lock is the row lock of a SELECT that
+// skips locked rows, and wait the row lock that waits. use:x names the index to read. ready is the
 // condition of the open rows without a key in their index, and topic its next column. inlane is the
 // condition of the open and dead rows of keys in theirs, and lane its first column. isdead is the
 // condition of the index of dead rows. address is a column with the address of a row, empty where

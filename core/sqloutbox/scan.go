@@ -19,7 +19,7 @@ func headerJSON(h map[string]string) (any, error) {
 	return string(b), err
 }
 
-// eventScan holds what the columns of an event are scanned into.
+// eventScan has the destinations for scanning an event's columns.
 type eventScan struct {
 	id, lane outboxsql.ID
 	e        core.Event

@@ -51,7 +51,7 @@ func newTenantUnion(n names, text string) tenantUnion {
 	}
 }
 
-// text joins n copies of the query, each of which leaves out so many tenants.
+// text joins n copies of the query, each of which leaves out the given number of tenants.
 func (s tenantUnion) text(n, tenants int) string {
 	if tenants == 0 {
 		return s.all.text(n)

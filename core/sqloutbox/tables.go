@@ -27,7 +27,7 @@ func (r *Repository) Tables() outboxsql.Tables {
 }
 
 // transactor begins transactions in which the Outbox publishes. It is nil for a Pool, whose
-// transactions are those of its adapter.
+// transactions come from its adapter.
 func (r *Repository) transactor() core.Transactor {
 	if p, ok := r.runner.(sqlPool); ok {
 		return sqltx.NewTransactor(p.db, r.dialect)

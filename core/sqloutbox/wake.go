@@ -19,7 +19,7 @@ func WakeChannel(prefix string) string {
 	return prefix + "wake"
 }
 
-// waker tells and hears of commits between processes.
+// waker connects the commits of processes: notify announces, listen receives.
 type waker interface {
 	notify(ctx context.Context) error
 	listen(ctx context.Context, wake func()) error
@@ -136,13 +136,13 @@ func (b bell) listen(ctx context.Context, wake func()) error {
 	}, wake)
 }
 
-// fileVersion is for SQLite, which knows whether another connection has changed the file.
+// fileVersion is for SQLite, which has a counter of changes to the file by other connections.
 type fileVersion struct{ pool }
 
 func newFileVersion(p pool, _ names) waker { return fileVersion{p} }
 
 // minWatchPool is the smallest limit of a pool of which one connection may be kept for the watch:
-// the relay needs three, and the application at least as many as that.
+// the relay needs three, and the application at least one more than the watch.
 const minWatchPool = 4
 
 func (fileVersion) notify(context.Context) error {

@@ -54,7 +54,7 @@ func (r *Repository) hiddenRows(ctx context.Context, q sqlkit.Querier) ([]core.W
 	}}, nil
 }
 
-// preparesOnGalera asks the server, because the address of the pool tells neither.
+// preparesOnGalera asks the server, because the address of the pool shows neither.
 func preparesOnGalera(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {
 	var name, value string
 	// MySQL has no such variable.
@@ -62,7 +62,7 @@ func preparesOnGalera(ctx context.Context, q sqlkit.Querier) ([]core.Warning, er
 	if err != nil || !found || value != "ON" {
 		return nil, err
 	}
-	// The executions are counted, because a driver may keep what it has prepared.
+	// The executions are counted, because a driver may keep prepared statements.
 	var counts [2]int64
 	for i := range counts {
 		_, err := sqlkit.FirstRow(ctx, q, "SHOW SESSION STATUS LIKE 'Com_stmt_execute'", nil, &name, &counts[i])

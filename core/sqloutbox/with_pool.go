@@ -11,9 +11,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Querier runs statements of PostgreSQL. Placeholders are $1, $2 and so on. Arguments are those of
-// database/sql, where a list is the text of an array. Rows.Scan takes what that of database/sql
-// takes, and may be called again for the same row after it failed.
+// Querier runs statements of PostgreSQL. Placeholders are $1, $2 and so on. Arguments are as for
+// database/sql, where a list is the text of an array. Rows.Scan takes the same destinations as
+// database/sql's, and may be called again for the same row after it failed.
 type Querier interface {
 	// Exec runs a statement and returns the number of affected rows.
 	Exec(ctx context.Context, query string, args ...any) (int64, error)
@@ -47,7 +47,7 @@ type Pool interface {
 //
 // A core.Tx of such an adapter should have the method Pool() Pool: CheckTx then recognises
 // transactions of another database. With a method PoolStats() sql.DBStats, of which
-// MaxOpenConnections and InUse are read, package once warns of functions that use the pool up.
+// MaxOpenConnections and InUse are read, package once warns of functions that use up the pool.
 func NewWithPool(p Pool, cfg Config) (*Repository, error) {
 	if p == nil {
 		return nil, errors.New("sqloutbox: pool is nil")
@@ -61,7 +61,7 @@ func NewWithPool(p Pool, cfg Config) (*Repository, error) {
 }
 
 func errNotPostgres(d core.Dialect) error {
-	return fmt.Errorf("sqloutbox: Config.Dialect is %q, and a Pool is one of PostgreSQL", string(d))
+	return fmt.Errorf("sqloutbox: Config.Dialect is %q, and a Pool is for PostgreSQL", string(d))
 }
 
 // OpenWithPool makes the outbox of a Pool, as Open does for a driver of database/sql. After an

@@ -92,11 +92,11 @@ func TestNewWithPoolReportsMistakes(t *testing.T) {
 		pool sqloutbox.Pool
 		cfg  sqloutbox.OpenConfig
 	}{
-		"pool is nil":                 {nil, sqloutbox.OpenConfig{}},
-		"a Pool is one of PostgreSQL": {away{}, sqloutbox.OpenConfig{Dialect: core.SQLite}},
-		"Workers is negative":         {away{}, sqloutbox.OpenConfig{Relay: relay.Config{Workers: -1}}},
-		"the server is away":          {away{}, sqloutbox.OpenConfig{AutoCreate: true}},
-		"Schema":                      {away{}, sqloutbox.OpenConfig{Schema: "a b"}},
+		"pool is nil":              {nil, sqloutbox.OpenConfig{}},
+		"a Pool is for PostgreSQL": {away{}, sqloutbox.OpenConfig{Dialect: core.SQLite}},
+		"Workers is negative":      {away{}, sqloutbox.OpenConfig{Relay: relay.Config{Workers: -1}}},
+		"the server is away":       {away{}, sqloutbox.OpenConfig{AutoCreate: true}},
+		"Schema":                   {away{}, sqloutbox.OpenConfig{Schema: "a b"}},
 	} {
 		_, err := sqloutbox.OpenWithPool(t.Context(), c.pool, c.cfg)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -34,7 +34,7 @@ func AfterCommit(tx core.Tx, fn func()) error {
 		return err
 	}
 	if !tx.Tracked() {
-		return fmt.Errorf("%w: nobody would run a function after its commit", core.ErrUntracked)
+		return fmt.Errorf("%w: its commit is not observed, so no function can run after it", core.ErrUntracked)
 	}
 	tx.OnOutcome(func(o core.Outcome) {
 		if o == core.Committed {

@@ -38,14 +38,15 @@ func (exec executor) ask(ctx context.Context, d core.Dialect) bool {
 	return false
 }
 
-// guard is a savepoint around a statement whose text does not tell what it does to the transaction.
-// If the savepoint still exists afterwards, the transaction is the same, with all its savepoints.
+// guard is a savepoint around a statement whose effect on the transaction is not clear from its
+// text. If the savepoint still exists afterwards, the transaction is the same, with all its
+// savepoints.
 const guard = "outbox_guard"
 
 func (exec executor) setGuard(ctx context.Context) error { return exec(ctx, "SAVEPOINT "+guard) }
 
-// releaseGuard tells t what happened to the transaction since the guard was set. err is the error
-// of the statement.
+// releaseGuard reports to t what happened to the transaction since the guard was set. err is the
+// error of the statement.
 func (exec executor) releaseGuard(ctx context.Context, t *Tracker, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 
 // Begin begins a tracked transaction on a pool, opened with Connector or not. Give the result to
 // Publish, and run every statement of the transaction through it. A nil opts means the defaults of
-// the driver. If d is empty, the driver tells the dialect as for Connector. As with sql.DB.BeginTx,
+// the driver. If d is empty, it comes from the driver, as for Connector. As with sql.DB.BeginTx,
 // the transaction is rolled back when ctx ends.
 //
 // The result sees everything that Connector sees: prepared statements, errors that come with rows,
@@ -35,9 +35,8 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, d core.Dialect)
 
 // RetryBegin calls try again as long as it could not begin a transaction because its idle
 // connection had died (driver.ErrBadConn). It stops at the latest when every idle connection of db
-// has had its turn. It is for authors of adapters: sql.DB.BeginTx does the same by itself, but a
-// *sql.Conn, such as that of TrackConn, does not. began says that a transaction was begun, even if
-// it failed later.
+// has had its turn. It is for authors of adapters: sql.DB.BeginTx does the same, but a *sql.Conn,
+// such as TrackConn's, does not. began is true if a transaction was begun, even if it failed later.
 func RetryBegin(db *sql.DB, try func() (began bool, err error)) error {
 	// database/sql ends with a new connection; here all idle ones are tried first
 	for tries := 3 + db.Stats().Idle; ; tries-- {
@@ -112,7 +111,7 @@ func Follow(
 	t := &Tx{conn: conn, pool: pool, dialect: d, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
 	if !p.seen {
 		t.tracker, t.watch = NewTracker(d), true
-		// database/sql rolls back by itself when ctx ends. The tracker has to be told.
+		// When ctx ends, database/sql rolls back, but does not report it.
 		t.stop = context.AfterFunc(ctx, t.expire)
 	}
 	return t, nil

@@ -17,15 +17,15 @@ import (
 type DeferredInsert struct {
 	// Into is where the rows go. It is comparable. Inserts with equal values can be joined.
 	Into any
-	// Names are texts in lower case. A statement that does not contain one of them, in any case,
-	// does not name a table that the rows are written to.
+	// Names are texts in lower case. A statement without any of them, in any case, does not name a
+	// table that the rows are written to.
 	Names []string
-	// Keep says that a connection may prepare the statement once, under a name, and keep it.
+	// Keep: a connection may prepare the statement once, under a name, and keep it.
 	Keep bool
 	// Rows and Bytes are the size of the INSERT.
 	Rows, Bytes int
-	// Join returns one statement that does what the statements of all inserts do, in their order.
-	// The inserts have an equal Into, and the first is the one whose Join is called.
+	// Join returns one statement with the effect of all inserts' statements, in their order. The
+	// inserts have an equal Into, and the first is the one whose Join is called.
 	Join func(all []*DeferredInsert) (JoinedInsert, error)
 	// Sending is called just before the statement is sent.
 	Sending func()
@@ -44,10 +44,10 @@ type DeferredInsert struct {
 type JoinedInsert struct {
 	Query string
 	Args  []any
-	// Read reads the rows that the statement returns. Its error says that it does not understand
-	// them; the events are written all the same.
+	// Read reads the rows that the statement returns. An error means that the rows cannot be
+	// decoded; the events are written all the same.
 	Read func(core.Rows) error
-	// Wrap returns the error of the statement with what the repository knows about it.
+	// Wrap returns the error of the statement with the repository's context.
 	Wrap func(error) error
 }
 
@@ -58,8 +58,8 @@ func (d *DeferredInsert) Offer(ctx context.Context) context.Context {
 	return context.WithValue(ctx, offerKey{}, d)
 }
 
-// OfferedInsert returns what the repository offered with the context of a statement, nil if that is
-// nothing, or was taken already.
+// OfferedInsert returns the repository's offer in the context of a statement, or nil if there is
+// none or it was taken already.
 func OfferedInsert(ctx context.Context) *DeferredInsert {
 	d, _ := ctx.Value(offerKey{}).(*DeferredInsert)
 	if d == nil || d.taken {
@@ -74,7 +74,7 @@ func offerTaken(ctx context.Context) bool {
 	return d != nil && d.taken
 }
 
-// Take makes d wait. query and args are those of the statement that would have executed it.
+// Take makes d wait. query and args are the statement that would have executed it.
 func (d *DeferredInsert) Take(query string, args []any) { d.query, d.args, d.taken = query, args, true }
 
 // Taken reports whether a connection keeps d.
@@ -94,9 +94,9 @@ type flush struct {
 	err  error
 }
 
-// Flush writes the events that wait on the connection of tx now. Its error is that of the INSERT.
-// Afterwards events of tx may wait again. Only connections of module pgxoutbox keep events; for
-// other transactions Flush returns nil.
+// Flush writes the waiting events on the connection of tx now, and returns the error of their
+// INSERT. Afterwards events of tx may wait again. Only connections of module pgxoutbox keep events;
+// for other transactions Flush returns nil.
 //
 // Use it before a statement that can notice whether the events are written in a way that its text
 // does not show: a function that reads the tables of the outbox, for example.

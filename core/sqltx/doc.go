@@ -1,6 +1,6 @@
-// Package sqltx observes transactions of database/sql: it reports how a transaction, or the part of
-// it since a savepoint, ended. It knows no tables, and sends no statement of its own while all goes
-// well.
+// Package sqltx observes transactions of database/sql: it reports the outcome of a transaction, or
+// of its part since a savepoint. It uses no tables, and sends no statement of its own while all
+// goes well.
 //
 // There are three ways to a core.Tx, which Publish of an outbox and AfterCommit take:
 //

@@ -21,8 +21,8 @@ type trackingConn struct {
 	lender  *sql.DB         // the pool that lent the connection, nil if it is not known
 	tracker *Tracker        // tracker of the open transaction, else nil
 	refused *refusedCommits // the RefuseCommit calls of that transaction
-	state   func() txState  // asks the driver for the state; nil if the driver does not tell
-	asked   bool            // whether the driver tells the state was looked up
+	state   func() txState  // asks the driver for the state; nil if the driver has none
+	asked   bool            // state was looked up
 	textTx  bool            // in a transaction that was begun by a text
 	mode    any             // the argument with which pgx does not prepare a statement
 	// whether mode was looked up
@@ -51,8 +51,8 @@ var (
 // Raw returns the driver's own connection.
 func (c *trackingConn) Raw() driver.Conn { return c.inner }
 
-// before is called before each statement. guarded says that after must release the savepoint that
-// before has set.
+// before is called before each statement. guarded: after must release the savepoint that before has
+// set.
 func (c *trackingConn) before(ctx context.Context, query string) (guarded bool, err error) {
 	if c.tracker == nil {
 		return false, c.gone()
@@ -71,9 +71,9 @@ func (c *trackingConn) before(ctx context.Context, query string) (guarded bool, 
 	return true, nil
 }
 
-// outside returns an error if ctx is that of Publish and its INSERT would commit by itself, or
-// would be refused. A text that the tracker cannot read may have ended the transaction, which the
-// driver knows on PostgreSQL. Elsewhere the tracker asks the database after such a text.
+// outside returns an error if ctx is Publish's and its INSERT would commit on its own, or would be
+// refused. A text that the tracker cannot read may have ended the transaction, which on PostgreSQL
+// shows in the driver's state. Elsewhere the tracker asks the database after such a text.
 func (c *trackingConn) outside(ctx context.Context) error {
 	if c.dialect != core.Postgres || !mark.IsInsert(ctx) {
 		return nil
@@ -156,8 +156,8 @@ func (c *trackingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 }
 
 // diedUnused reports whether no transaction began because the connection is gone. Nothing has
-// happened on this connection, so the caller may begin on another one. Some drivers tell their pool
-// only at the next use: pgdriver, and pgx within a second.
+// happened on this connection, so the caller may begin on another one. Some drivers report it to
+// their pool only at the next use: pgdriver, and pgx within a second.
 func diedUnused(ctx context.Context, conn driver.Conn, err error) bool {
 	if errors.Is(err, driver.ErrBadConn) {
 		return true
@@ -209,8 +209,8 @@ func (c *trackingConn) ExecContext(ctx context.Context, query string, args []dri
 	return result(res, err)
 }
 
-// send executes a statement by its text, or prepared: as one that is kept, or because the driver
-// wants it so.
+// send executes a statement by its text, or prepared: because the statement is kept, or because the
+// driver wants it so.
 func send[T any](ctx context.Context, c *trackingConn, query string, args []driver.NamedValue,
 	inner func(context.Context, driver.Conn, string, []driver.NamedValue) (T, error),
 	prepared func(context.Context, driver.Stmt, []driver.NamedValue) (T, error),

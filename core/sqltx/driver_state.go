@@ -77,8 +77,8 @@ func isMySQLDriver(t reflect.Type) bool {
 }
 
 // stateInTx is stateOf for a transaction on a connection that is not tracked. It asks only
-// go-sql-driver/mysql: the other databases say themselves that a transaction is gone. A node of a
-// Galera cluster does not if it executes a prepared statement meanwhile.
+// go-sql-driver/mysql: the other databases refuse statements after the end of a transaction. A node
+// of a Galera cluster does not if it executes a prepared statement meanwhile.
 func stateInTx(ctx context.Context, conn TxConn) txState {
 	tx, ok := conn.(*sql.Tx)
 	if of, in := conn.(interface{ SQLTx() *sql.Tx }); in {
@@ -186,9 +186,8 @@ func postgresState(status byte) txState {
 	return stateUnknown
 }
 
-// poolOf returns the pool of a *sql.Tx or a *sql.Conn, nil when it cannot be told. database/sql
-// keeps it in a field that it does not export; where that field is another one some day, nothing is
-// told.
+// poolOf returns the pool of a *sql.Tx or a *sql.Conn, or nil. database/sql keeps it in an
+// unexported field; poolOf returns nil if a later version has changed the field.
 func poolOf(conn Conn) *sql.DB {
 	v := reflect.ValueOf(conn)
 	switch conn.(type) {

@@ -98,8 +98,8 @@ func namedValues(args []driver.Value) []driver.NamedValue {
 	return named
 }
 
-// trackingRows shows the tracker errors that come while rows are read. On MySQL the victim of a
-// deadlock may learn of it only there.
+// trackingRows reports errors to the tracker that come while rows are read. On MySQL a deadlock may
+// reach its victim only there.
 type trackingRows struct {
 	inner   driver.Rows
 	conn    *trackingConn

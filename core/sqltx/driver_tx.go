@@ -62,7 +62,7 @@ func (c *trackingConn) ended(err error) {
 	}
 }
 
-// Rollback tells the outcome before it rolls back: COMMIT is sent no more. If the context of the
+// Rollback reports the outcome before it rolls back: COMMIT is sent no more. If the context of the
 // transaction has ended, database/sql calls Rollback on a goroutine of its own, and the caller of
 // the transaction, who does not wait for that goroutine, may have begun the next try.
 func (t *trackingTx) Rollback() error {
@@ -80,7 +80,7 @@ const rollbackTimeout = 5 * time.Second
 // the DSN has a readTimeout), so that driver gets a text. A database that hangs would hold each
 // caller that waits for the end of the transaction. After rollbackTimeout, the pool closes the
 // connection, and the database rolls back when it notices that. The drivers of PostgreSQL end the
-// wait with the context of the transaction. A driver around go-sql-driver must hear of the rollback.
+// wait with the context of the transaction. A driver around go-sql-driver must see the rollback.
 func (t *trackingTx) rollback() error {
 	e, ok := t.conn.inner.(driver.ExecerContext)
 	if !ok || !isMySQLDriver(reflect.TypeOf(e)) {
@@ -92,7 +92,7 @@ func (t *trackingTx) rollback() error {
 	switch {
 	case errors.Is(err, driver.ErrSkip):
 		return t.inner.Rollback()
-	case err != nil && ctx.Err() != nil: // the answer could be read as that of the next statement
+	case err != nil && ctx.Err() != nil: // the answer could be read as the next statement's
 		return fmt.Errorf("%w: ROLLBACK was not answered within %s: %w", driver.ErrBadConn, rollbackTimeout, err)
 	}
 	return err

@@ -89,7 +89,7 @@ func (t *laterTx) Query(ctx context.Context, query string, args ...any) (rows co
 // Dialect implements core.Tx.
 func (t *laterTx) Dialect() core.Dialect { return t.dialect }
 
-// Pool returns what VisitedTx.Pool does.
+// Pool is as VisitedTx.Pool.
 func (t *laterTx) Pool() *sql.DB { return t.pool }
 
 // Tracked implements core.Tx.

@@ -15,7 +15,7 @@ import (
 // statements included.
 //
 // The result takes conn over. Closing it gives the connection back to its pool, and conn must not
-// be used any more. If d is empty, the driver tells the dialect as for Connector. After an error,
+// be used any more. If d is empty, it comes from the driver, as for Connector. After an error,
 // close conn.
 func TrackConn(ctx context.Context, conn *sql.Conn, d core.Dialect) (*sql.Conn, error) {
 	if conn == nil {
@@ -127,7 +127,7 @@ func (c lentConn) Close() error {
 	t := c.tracker
 	if t == nil {
 		var err error
-		if c.dead || c.unended { // not every driver tells its pool
+		if c.dead || c.unended { // not every driver reports it to its pool
 			err = driver.ErrBadConn
 		}
 		c.giveBack(err)

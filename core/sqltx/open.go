@@ -16,7 +16,7 @@ import (
 )
 
 // Open is sql.Open with Connector: every transaction of the pool is tracked. It does not connect.
-// If d is empty, the driver tells the dialect as for Connector. An unknown driver is an error here.
+// If d is empty, it comes from the driver, as for Connector. An unknown driver is an error here.
 func Open(driverName, dsn string, d core.Dialect) (*sql.DB, error) {
 	plain, err := sql.Open(driverName, dsn)
 	if err != nil {
@@ -110,25 +110,27 @@ func dialectOf(v any) (core.Dialect, error) {
 // Connector sends no statement of its own while all goes well. It asks the database after an error
 // after which the server may have rolled back. On MySQL and MariaDB that is any error except a
 // violated constraint, on SQLite every error. On PostgreSQL it asks before COMMIT, if the driver
-// does not know. If the transaction is gone, every further statement and COMMIT return an error
-// wrapping core.ErrTxAborted. They are not sent, because they would run outside of the transaction.
+// does not report the state. If the transaction is gone, every further statement and COMMIT return
+// an error wrapping core.ErrTxAborted. They are not sent, because they would run outside of the
+// transaction.
 //
-// Connector sets the savepoint outbox_guard around statements whose text does not tell what they
-// do: CALL and EXECUTE on MySQL and MariaDB, and statements that it does not know. If a statement
-// ended the transaction (COMMIT as text) and a callback waits for its outcome, Commit returns an
-// error wrapping core.ErrCommitUnknown.
+// Connector sets the savepoint outbox_guard around statements whose effect on the transaction is
+// not clear from their text: CALL and EXECUTE on MySQL and MariaDB, and unknown statements. If a
+// statement ended the transaction (COMMIT as text) and a callback waits for its outcome, Commit
+// returns an error wrapping core.ErrCommitUnknown.
 //
 //	pool := sql.OpenDB(sqltx.Connector(connector, core.Postgres))
 //
 // d may be empty for the common drivers (pgx, lib/pq, pgdriver, go-sql-driver/mysql,
 // modernc.org/sqlite, mattn/go-sqlite3, ncruces/go-sqlite3). If c is nil or the dialect is not
-// known, connecting fails with an error that says so. Put other wrappers of the driver (tracing,
+// known, connecting fails with an error. Put other wrappers of the driver (tracing,
 // logging) inside, so that Connector is outermost. Code that uses the driver's own connection with
-// sql.Conn.Raw finds it behind the method Raw() driver.Conn.
+// sql.Conn.Raw finds it with DriverConn.
 //
-// A driver may tell more than database/sql asks for. If its connection has the method TxStatus()
-// byte, that returns T, E or I as PostgreSQL does, or 0 if it does not know. If its transaction has
-// the method CommitOutcome() (core.Outcome, error), that is called in place of Commit.
+// A driver may report more than database/sql asks for. If its connection has the method TxStatus()
+// byte, that returns T, E or I as PostgreSQL does, or 0 if the state is not known. If its
+// transaction has the method CommitOutcome() (core.Outcome, error), that is called in place of
+// Commit.
 //
 // The result is safe for use by several goroutines. Connector returns its own result unchanged when
 // it is called on it again.
@@ -153,7 +155,7 @@ type trackingConnector struct {
 	inner   driver.Connector
 	dialect core.Dialect
 	err     error
-	// unprepared says that a prepared statement was unknown to the server.
+	// unprepared: a prepared statement was unknown to the server.
 	unprepared atomic.Bool
 }
 
@@ -229,14 +231,14 @@ func (t *wrappedTx) OnOutcome(fn func(core.Outcome)) {
 	}
 }
 
-// OnRollback does what Tracker.OnRollback does.
+// OnRollback is as Tracker.OnRollback.
 func (t *wrappedTx) OnRollback(key any, fn func(to core.RecorderMark)) {
 	if t.tracker != nil {
 		t.tracker.OnRollback(key, fn)
 	}
 }
 
-// RefuseCommit does what Tx.RefuseCommit does. Without a connection of Connector it does nothing.
+// RefuseCommit is as Tx.RefuseCommit. Without a connection of Connector it does nothing.
 func (t *wrappedTx) RefuseCommit(err error) (lift func()) {
 	if t.refused == nil {
 		return func() {}

@@ -32,10 +32,10 @@ const (
 //
 // PostgreSQL aborts a transaction after an error. So a text is prepared there before the next
 // transaction begins, and only on a direct connection: behind a pooler, the next transaction may
-// be one of another server process, which does not have the statement.
+// run in another server process, which does not have the statement.
 type prepared struct {
-	// off is shared by the connections of a pool. It is nil for a connection whose end nobody
-	// tells, and then nothing is prepared.
+	// off is shared by the connections of a pool. If it is nil, the end of the connection is not
+	// observed, and nothing is prepared.
 	off   *atomic.Bool
 	count map[string]int
 	stmts map[string]driver.Stmt
@@ -50,7 +50,7 @@ func (p *prepared) of(ctx context.Context, c *trackingConn, query string, args i
 		return nil
 	}
 	if stmt := p.stmts[query]; stmt != nil {
-		if !c.IsValid() { // the driver would say so for a statement that is not prepared
+		if !c.IsValid() { // for an unprepared statement the driver itself reports that
 			return nil
 		}
 		return stmt
@@ -77,8 +77,8 @@ func (p *prepared) waits(ctx context.Context, query string) {
 	p.count[query]--
 }
 
-// prepareNext prepares what is worth it before a transaction begins. A text that cannot be prepared
-// is executed as before, and says what is wrong.
+// prepareNext prepares frequent texts before a transaction begins. A text that cannot be prepared
+// is executed as before, and its execution returns the error.
 func (p *prepared) prepareNext(ctx context.Context, c *trackingConn) {
 	if len(p.next) == 0 {
 		return
@@ -97,8 +97,8 @@ func (p *prepared) prepareNext(ctx context.Context, c *trackingConn) {
 	}
 }
 
-// skipped returns the prepared statement of a text that the driver does not execute without one.
-// Such a driver is that of MySQL, where an error leaves the transaction open.
+// skipped returns the prepared statement of a text that the driver does not execute without one. It
+// is for drivers of MySQL, where an error leaves the transaction open.
 func (p *prepared) skipped(ctx context.Context, c *trackingConn, query string) driver.Stmt {
 	if p.off == nil || c.dialect != core.MySQL || p.count[query] < prepareAt || len(p.stmts) >= maxPrepared {
 		return nil
@@ -158,7 +158,8 @@ func (p *prepared) shown(query string) {
 }
 
 // direct reports whether the driver of a PostgreSQL connection leaves statements unprepared, and no
-// pooler is between the driver and the server. A pooler tells the driver a process id of its own.
+// pooler is between the driver and the server. A pooler reports a process id of its own to the
+// driver.
 func direct(ctx context.Context, conn driver.Conn) bool {
 	conn = driversOwn(conn)
 	var own string
@@ -210,7 +211,7 @@ func pgxModeOf(pgx reflect.Value) reflect.Value {
 	return mode
 }
 
-// pgxProcess returns the process id that the server told pgx.
+// pgxProcess returns the server's process id, as pgx has it.
 func pgxProcess(pgx reflect.Value) string {
 	pid := called(method(called(method(pgx, "PgConn")), "PID"))
 	if !pid.IsValid() || !pid.CanUint() {

@@ -44,8 +44,8 @@ func RetryTx(ctx context.Context, t core.Transactor, fn func(ctx context.Context
 	})
 }
 
-// around is the transaction that the context of a call carries. Only the Transactor of the call
-// knows whether it joins that transaction.
+// around is the transaction in the context of a call. Only the Transactor of the call decides
+// whether to join it.
 type around struct {
 	tx    core.Tx // nil: none
 	ended bool    // before the call
@@ -88,10 +88,10 @@ func runTx(ctx context.Context, t core.Transactor, a around, fn func(context.Con
 	case int32(core.RolledBack):
 		return given, fmt.Errorf("outbox: the Transactor reported success: %w", core.ErrTxAborted)
 	case none:
-		if !a.apart(given) { // a savepoint: its end is that of the transaction around it
+		if !a.apart(given) { // a savepoint, which ends with the transaction around it
 			return given, nil
 		}
-		return given, fmt.Errorf("outbox: the Transactor reported success, and nothing was heard of the transaction's "+
+		return given, fmt.Errorf("outbox: the Transactor reported success, and did not report the transaction's "+
 			"end: %w", core.ErrCommitUnknown)
 	}
 	return given, fmt.Errorf("outbox: the Transactor reported success: %w", core.ErrCommitUnknown)

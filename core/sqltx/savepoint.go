@@ -16,7 +16,7 @@ import (
 //
 // The end of ctx does not prevent the release or the rollback of the savepoint. If the changes
 // should be rolled back and cannot be, tx does not commit, provided that it has the method
-// RefuseCommit of *Tx. If tx is over, the error is that of OverError. name must be unique among the
+// RefuseCommit of *Tx. If tx is over, the error is as from OverError. name must be unique among the
 // savepoints that are open.
 func RunInSavepoint(ctx context.Context, tx core.Tx, name string, fn func() error) error {
 	if _, err := tx.Exec(ctx, "SAVEPOINT "+name); err != nil {
@@ -64,8 +64,8 @@ func withRollback(err, rollback error) error {
 }
 
 // OverError returns err, the error of a SAVEPOINT. If err is sql.ErrTxDone, the result also wraps
-// core.ErrNoTransaction, and says that the context still carries a transaction that is over. It is
-// for authors of adapters that set savepoints by the means of their ORM.
+// core.ErrNoTransaction, and explains that the context still carries a transaction that is over. It
+// is for authors of adapters that set savepoints by the means of their ORM.
 func OverError(err error) error {
 	if !errors.Is(err, sql.ErrTxDone) {
 		return err

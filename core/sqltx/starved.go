@@ -8,9 +8,9 @@ import (
 )
 
 // A function that asks its pool for a connection, and not its transaction, waits for ever when the
-// transactions of functions hold all connections of the pool. Nothing fails then, so it is told when
-// each of several looks has found the pool full and somebody waiting. One transaction is told of
-// once, so at most as many at a time as the pool has connections.
+// transactions of functions hold all connections of the pool. Nothing fails then, so a warning is
+// logged when each of several looks has found the pool full and a caller waiting. Each transaction
+// is logged once, so there are at most as many warnings at a time as the pool has connections.
 const (
 	starvedLook  = time.Second
 	starvedLooks = 5
@@ -45,7 +45,7 @@ func watchPool(tx core.Tx) (stop func()) {
 		return func() {}
 	}
 	begun, dialect := time.Now(), tx.Dialect()
-	waited := pool.stats().WaitCount // by those who have got their connection
+	waited := pool.stats().WaitCount // callers that have got their connection
 	over := make(chan struct{})
 	starved := 0
 	var look func()

@@ -22,9 +22,9 @@ import (
 // Committed is always safe, because the poller finds the row. Reporting Committed for a row that is
 // not in the table would publish an event that never happened.
 //
-// The Tracker reads from the text of a statement what it can do to the transaction. A text that it
-// cannot read counts as a doubt. After a failed statement the transaction may be gone, which Doubt
-// tells. A caller that can ask the database ends the doubt with Resolve.
+// The Tracker reads from the text of a statement its possible effect on the transaction. A text
+// that it cannot read counts as a doubt. After a failed statement the transaction may be gone,
+// which Doubt reports. A caller that can ask the database ends the doubt with Resolve.
 //
 // A Tracker is safe for use by several goroutines.
 type Tracker struct {
@@ -111,7 +111,7 @@ func (t *Tracker) Err() error {
 	case t.gone != nil:
 		return t.gone
 	case t.aborted == nil && t.doubt != nil && !t.likely && (t.dialect == core.MySQL || t.dialect == core.SQLite):
-		// PostgreSQL refuses by itself
+		// PostgreSQL itself refuses it
 		return errtext.Errorf("%w: %w", core.ErrTxAborted, t.doubt)
 	}
 	return t.aborted
@@ -119,8 +119,8 @@ func (t *Tracker) Err() error {
 
 // Before is called before each statement. Its error wraps core.ErrTxAborted: the server has rolled
 // the transaction back. The statement would run outside of the transaction, so do not send it, nor
-// COMMIT. opaque says that the text does not tell what the statement does to the transaction. The
-// caller may then set a savepoint before the statement. If the caller can release the savepoint
+// COMMIT. opaque means that the statement's effect on the transaction is not clear from its text.
+// The caller may then set a savepoint before the statement. If the caller can release the savepoint
 // after it, the statement did nothing to the transaction; the caller passes an empty text to
 // Observe then.
 func (t *Tracker) Before(query string) (opaque bool, err error) {
@@ -154,8 +154,8 @@ func (t *Tracker) Doubt() error {
 	return t.doubt
 }
 
-// Resolve ends a doubt. open says that the database still has the transaction and will commit it.
-// If not, nothing is left of the transaction, and Before refuses every statement.
+// Resolve ends a doubt. open: the database still has the transaction and will commit it. If not,
+// nothing is left of the transaction, and Before refuses every statement.
 func (t *Tracker) Resolve(open bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,7 +184,7 @@ func (t *Tracker) Unseen() {
 	t.mu.Unlock()
 }
 
-// Abort does what Unseen does, and makes Err return an error wrapping core.ErrTxAborted and cause.
+// Abort is Unseen, and also makes Err return an error wrapping core.ErrTxAborted and cause.
 func (t *Tracker) Abort(cause error) {
 	t.mu.Lock()
 	t.abort(cause)
@@ -275,14 +275,14 @@ func (t *Tracker) find(name sqltext.Name) (first, last int) {
 	return first, last
 }
 
-// exact reports whether name certainly means savepoint i, the last of those that it may mean. Every
+// exact reports whether name certainly means savepoint i, the last one that it may mean. Every
 // database takes the latest savepoint of one spelling.
 func (t *Tracker) exact(name sqltext.Name, i int) bool {
 	return !t.ambiguous && t.savepoints[i].name.Spelled == name.Spelled
 }
 
-// release forgets the savepoint and those behind it. In doubt it keeps more savepoints than the
-// database does.
+// release forgets the savepoint and later ones. In doubt it keeps more savepoints than the database
+// does.
 func (t *Tracker) release(name sqltext.Name) {
 	first, last := t.find(name)
 	if last < 0 {
@@ -325,7 +325,7 @@ func (t *Tracker) rollbackTo(name sqltext.Name) {
 	t.rolledBack(outcome, to)
 }
 
-// rolledBack tells those who asked for it with OnRollback. It comes after the callbacks.
+// rolledBack calls the functions of OnRollback. It comes after the callbacks.
 func (t *Tracker) rolledBack(o core.Outcome, to core.RecorderMark) {
 	if o != core.RolledBack {
 		return
@@ -341,7 +341,7 @@ func (t *Tracker) rolledBack(o core.Outcome, to core.RecorderMark) {
 	}
 }
 
-// Commit runs commit, which must send COMMIT, and reports the outcome. Its error is that of commit.
+// Commit runs commit, which must send COMMIT, and reports the outcome. It returns commit's error.
 // The error also wraps core.ErrCommitUnknown if a callback waits for the outcome and the outcome is
 // unknown: the answer was lost, or COMMIT succeeded but may have committed something else. If the
 // server has rolled back before, commit is not run: the error wraps core.ErrTxAborted, and the
@@ -362,11 +362,10 @@ func (t *Tracker) Commit(commit func() error) error {
 	}
 }
 
-// End reports the outcome of a transaction to callers that know it better than Commit can tell from
-// an error: from the answer that the server gave to COMMIT. err is the error of COMMIT. The result
-// is err, changed as that of Commit is. If a statement may have ended the transaction before, the
-// outcome that is reported is Unknown, whatever outcome says. After the end of the transaction End
-// returns err and does nothing else.
+// End reports the outcome of a transaction for callers that have it from the server's answer to
+// COMMIT, which is more exact than an error. err is the error of COMMIT. The result is err, changed
+// as by Commit. If a statement may have ended the transaction before, Unknown is reported in place
+// of outcome. After the end of the transaction End returns err and does nothing else.
 func (t *Tracker) End(outcome core.Outcome, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -397,7 +396,7 @@ func (t *Tracker) End(outcome core.Outcome, err error) error {
 	return err
 }
 
-// reason says why the outcome is unknown although COMMIT succeeded.
+// reason returns why the outcome is unknown although COMMIT succeeded.
 func (t *Tracker) reason() error {
 	cause := errors.New("a statement may have ended the transaction behind the driver")
 	switch {
@@ -461,9 +460,9 @@ func callAll(fns []func(core.Outcome), o core.Outcome) {
 }
 
 // Harmless reports whether a text can neither end the transaction nor set, release or roll back to
-// a savepoint, except by failing. If the database itself tells whether the transaction is still
-// open, as the state of a connection of PostgreSQL does, such a statement need not be shown to the
-// Tracker. A text that the Tracker cannot read is not harmless.
+// a savepoint, except by failing. If the state of the transaction is known from the database, as
+// from a connection of PostgreSQL, such a statement need not be shown to the Tracker. A text that
+// the Tracker cannot read is not harmless.
 func (t *Tracker) Harmless(query string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -472,7 +471,7 @@ func (t *Tracker) Harmless(query string) bool {
 }
 
 // Guard sets a savepoint before an opaque statement; see Before. Call release with the result of
-// the statement, instead of Observe: it finds out what the statement did to the transaction. exec
+// the statement, instead of Observe: it finds out the statement's effect on the transaction. exec
 // runs a statement in the transaction. If Guard returns an error, do not run the statement.
 func (t *Tracker) Guard(ctx context.Context, exec func(ctx context.Context, query string) error) (
 	release func(err error), err error,

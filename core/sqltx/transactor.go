@@ -13,7 +13,7 @@ import (
 // NewTransactor returns a core.Transactor on a pool, opened with Connector or not. RunInTx gives fn
 // a *Tx, which FromContext finds too. A panic in fn rolls back and goes on.
 //
-// If the context already carries a *Tx of the same pool, of Begin or of any Transactor of this
+// If the context already carries a *Tx of the same pool, from Begin or from any Transactor of this
 // package, RunInTx runs fn in a savepoint of it. If that *Tx is over, the error wraps
 // core.ErrNoTransaction. If the context carries a transaction of the pool that something else
 // began, such as the Transactor of an ORM, the error wraps core.ErrOtherTransactor.
@@ -97,8 +97,8 @@ func (t *Tx) nested(ctx context.Context, fn func(context.Context, core.Tx) error
 	return RunInSavepoint(ctx, t, fmt.Sprintf("outbox_%d", t.depth), func() error { return fn(ctx, t) })
 }
 
-// ContextWithTx is core.ContextWithTx for authors of adapters. owner names what runs the
-// transaction for CheckOwner, such as gormoutbox.
+// ContextWithTx is core.ContextWithTx for authors of adapters. owner names the package that runs
+// the transaction for CheckOwner, such as gormoutbox.
 func ContextWithTx(ctx context.Context, tx core.Tx, owner string) context.Context {
 	return core.ContextWithTx(context.WithValue(ctx, ownerKey{}, owned{tx, owner}), tx)
 }
@@ -106,7 +106,7 @@ func ContextWithTx(ctx context.Context, tx core.Tx, owner string) context.Contex
 // CheckOwner is for authors of adapters. RunInTx calls it before it begins a transaction on pool,
 // after it has found none of its own in ctx. CheckOwner returns an error wrapping
 // core.ErrOtherTransactor if ctx carries another open transaction of that pool. owner names the
-// caller. A transaction of another pool, or of one that is not known, is no error.
+// caller. A transaction of another or an unknown pool is no error.
 func CheckOwner(ctx context.Context, pool *sql.DB, owner string) error {
 	tx, ok := core.TxFromContext(ctx)
 	if !ok || pool == nil {
@@ -119,7 +119,7 @@ func CheckOwner(ctx context.Context, pool *sql.DB, owner string) error {
 		return nil // it is over
 	}
 	return fmt.Errorf("%w: the context of RunInTx of %s carries an open transaction of %s on the same *sql.DB, and "+
-		"a second one would commit by itself: use the Transactor that began it, or take the transaction out of the "+
+		"a second one would commit on its own: use the Transactor that began it, or take the transaction out of the "+
 		"context with core.ContextWithTx(ctx, nil)", core.ErrOtherTransactor, owner, ownerOf(ctx, tx))
 }
 
@@ -130,7 +130,7 @@ type owned struct {
 	owner string
 }
 
-// ownerOf names what runs tx.
+// ownerOf names the package that runs tx.
 func ownerOf(ctx context.Context, tx core.Tx) string {
 	if o, ok := ctx.Value(ownerKey{}).(owned); ok && reflect.ValueOf(tx).Comparable() && o.tx == tx {
 		return o.owner

@@ -113,7 +113,7 @@ func (t *Tx) Commit() error {
 		t.tracker.Resolve(executor(t.run).ask(ctx, t.dialect))
 	}
 	if t.dialect == core.MySQL && stateInTx(ctx, t.conn) == stateNone {
-		t.tracker.Observe("COMMIT", nil) // the server has ended it, and said so to nobody
+		t.tracker.Observe("COMMIT", nil) // the server has ended it without an error
 	}
 	t.stop()
 	if !t.ending.CompareAndSwap(false, true) {
@@ -190,7 +190,7 @@ func (t *Tx) Tracked() bool { return true }
 // OnOutcome implements core.Tx.
 func (t *Tx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
-// OnRollback does what Tracker.OnRollback does.
+// OnRollback is as Tracker.OnRollback.
 func (t *Tx) OnRollback(key any, fn func(to core.RecorderMark)) { t.tracker.OnRollback(key, fn) }
 
 // Err implements core.Tx.
@@ -316,7 +316,7 @@ func (t *Tx) catchUp(ctx context.Context) {
 	if guarded {
 		t.observe(ctx, "", nil)
 	}
-	// PostgreSQL refuses further statements by itself, and is asked before COMMIT
+	// PostgreSQL itself refuses further statements, and is asked before COMMIT
 	if t.dialect != core.Postgres && t.tracker.Doubt() != nil {
 		t.tracker.Resolve(executor(t.run).ask(ctx, t.dialect))
 	}
@@ -351,8 +351,7 @@ type refusedCommits struct {
 
 type refusedCommit struct{ err error }
 
-// add adds a reason. lift removes it, and so does a rollback of the changes so far to a savepoint;
-// onOutcome tells that.
+// add adds a reason. lift removes it, and so does a rollback to an earlier savepoint, by onOutcome.
 func (v *refusedCommits) add(err error, onOutcome func(func(core.Outcome))) (lift func()) {
 	one := &refusedCommit{err: err}
 	v.mu.Lock()

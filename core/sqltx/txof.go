@@ -34,7 +34,7 @@ const (
 	dialectQuery = "SELECT CASE WHEN 1 = 0 /*! OR 1 = 1 */ THEN 'mysql' WHEN '1' = 1 THEN 'postgres' ELSE 'sqlite' END"
 )
 
-// answer recognises a probe and tells it which transaction the connection is in. err is for
+// answer recognises a probe and gives it the transaction of the connection. err is for
 // database/sql.
 func (c *trackingConn) answer(ctx context.Context, query string) (ok bool, err error) {
 	if !strings.Contains(query, probeMark) {
@@ -68,7 +68,7 @@ func (c *trackingConn) answer(ctx context.Context, query string) (ok bool, err e
 // If your code ignores errors of statements, call Err of the result before Commit: MySQL and
 // MariaDB roll back the transaction of a deadlock's victim and report success for its COMMIT.
 //
-// Neither database/sql nor TxOf knows a transaction whose BEGIN was sent as text.
+// A transaction whose BEGIN was sent as text is visible to neither database/sql nor TxOf.
 func TxOf(ctx context.Context, tx Conn) (core.Tx, error) {
 	if isNil(tx) {
 		return nil, fmt.Errorf("%w: TxOf was given nil", core.ErrNoTransaction)
@@ -121,7 +121,7 @@ func askDialect(ctx context.Context, tx Conn) (d core.Dialect, err error) {
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	if !rows.Next() {
-		return "", errors.Join(errors.New("sqltx: the database did not tell its dialect"), rows.Err())
+		return "", errors.Join(errors.New("sqltx: the dialect of the database is not known"), rows.Err())
 	}
 	return d, rows.Scan(&d)
 }

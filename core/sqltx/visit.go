@@ -65,9 +65,9 @@ type VisitedTx struct {
 
 var _ core.Tx = (*VisitedTx)(nil)
 
-var errVisitOver = fmt.Errorf("%w: that of a Visit was used after it", core.ErrNoTransaction)
+var errVisitOver = fmt.Errorf("%w: the transaction of a Visit was used after it", core.ErrNoTransaction)
 
-// visit answers visitQuery. Its error is that of a BEGIN.
+// visit answers visitQuery. It returns the error of a BEGIN.
 func (c *trackingConn) visit(ctx context.Context, v *visit) error {
 	if c.tracker == nil && v.begin {
 		return c.visitInOwn(ctx, v)
@@ -132,7 +132,7 @@ func (t *VisitedTx) Query(ctx context.Context, query string, args ...any) (core.
 	return rows, nil
 }
 
-// ExecContext is that of *sql.Conn.
+// ExecContext is as for *sql.Conn.
 func (t *VisitedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	conn, err := t.session(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func (t *VisitedTx) ExecContext(ctx context.Context, query string, args ...any) 
 	return conn.ExecContext(ctx, query, args...)
 }
 
-// QueryContext is that of *sql.Conn. Close the rows before the visit ends.
+// QueryContext is as for *sql.Conn. Close the rows before the visit ends.
 func (t *VisitedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	conn, err := t.session(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (t *VisitedTx) Tracked() bool { return true }
 // OnOutcome implements core.Tx.
 func (t *VisitedTx) OnOutcome(fn func(core.Outcome)) { t.tracker.OnOutcome(fn) }
 
-// OnRollback does what Tracker.OnRollback does.
+// OnRollback is as Tracker.OnRollback.
 func (t *VisitedTx) OnRollback(key any, fn func(to core.RecorderMark)) { t.tracker.OnRollback(key, fn) }
 
 // Err implements core.Tx. After the visit it returns an error wrapping core.ErrNoTransaction.
@@ -195,10 +195,10 @@ func (t *trackingTx) rollbackInstead(cause error) error {
 }
 
 // VisitOrBegin is Visit. But if the connection is in no transaction, it begins one within the same
-// call of exec, and commits it when fn returns nil. So nobody needs to know whether exec runs on a
-// pool, on a pinned connection or in a transaction, and a pool of one connection is enough. Began of
-// the VisitedTx reports it. If fn returns an error or panics, that transaction is rolled back. An
-// error of its COMMIT is that of VisitOrBegin.
+// call of exec, and commits it when fn returns nil. So callers need not distinguish whether exec
+// runs on a pool, on a pinned connection or in a transaction, and a pool of one connection is
+// enough. Began of the VisitedTx reports it. If fn returns an error or panics, that transaction is
+// rolled back. If its COMMIT fails, VisitOrBegin returns that error.
 //
 // A transaction that was begun by a text, such as BEGIN, is not known, and refused with
 // core.ErrUntracked.
@@ -213,7 +213,7 @@ func VisitOrBegin(ctx context.Context, exec func(ctx context.Context, query stri
 func (c *trackingConn) visitInOwn(ctx context.Context, v *visit) error {
 	if c.inTextTx() {
 		v.seen = true
-		v.err = fmt.Errorf("%w: the connection of this statement is in one that was begun by a text: use BeginTx",
+		v.err = fmt.Errorf("%w: the transaction of this statement was begun by a text: use BeginTx",
 			core.ErrUntracked)
 		return nil
 	}
@@ -283,7 +283,7 @@ func (t *VisitedTx) QueryOnce(ctx context.Context, query string) (*sql.Rows, err
 }
 
 // execMode returns pgx.QueryExecModeExec if the driver is pgx, and prepares statements unless it
-// gets this argument. A wrapper of pgx might not know the argument.
+// gets this argument. A wrapper of pgx might not accept the argument.
 func (c *trackingConn) execMode() any {
 	if c.modeAsked {
 		return c.mode

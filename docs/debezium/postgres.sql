@@ -1,5 +1,4 @@
--- Debezium reads the inserts of the rows that are for it, and neither marks of a relay nor deletes
--- of the cleanup. With partitions, all are rows of outbox_event.
+-- Debezium reads the inserts of its own rows: no marks of a relay, no deletes of the cleanup.
 CREATE PUBLICATION outbox_debezium FOR TABLE outbox_event WHERE (claimed_by = 'log')
     WITH (publish = 'insert', publish_via_partition_root = true);
 
@@ -7,6 +6,5 @@ CREATE PUBLICATION outbox_debezium FOR TABLE outbox_event WHERE (claimed_by = 'l
 CREATE ROLE debezium LOGIN REPLICATION PASSWORD 'secret';
 GRANT SELECT ON outbox_event TO debezium;
 
--- The slot comes before the first process with RelayedByLog: Debezium sends what commits from here
--- on.
+-- Make the slot before the first process with RelayedByLog: Debezium sends what commits later.
 SELECT pg_create_logical_replication_slot('outbox_debezium', 'pgoutput');

@@ -1,5 +1,3 @@
--- For Debezium without ExpandHeaders: a column for each header that consumers need, which the
--- database fills.
 ALTER TABLE outbox_event ADD COLUMN traceparent text, ADD COLUMN tracestate text;
 CREATE FUNCTION outbox_header_columns() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
-// Package entschema lets Ent's migration create the tables of the outbox, together with those of
-// the application.
+// Package entschema lets Ent's migration create the tables of the outbox, together with the
+// application's tables.
 //
 // Declare the tables in the schema folder of the project:
 //

@@ -39,7 +39,7 @@ func MigrateOptions(prefix string) []schema.MigrateOption {
 
 type migration struct{ prefix string }
 
-// diff completes new tables, and keeps Ent from changing those that exist, but for new columns.
+// diff completes new tables, and keeps Ent from changing existing ones, except for new columns.
 func (m migration) diff(next schema.Differ) schema.Differ {
 	return schema.DiffFunc(func(current, desired *atlas.Schema) ([]atlas.Change, error) {
 		changes, err := next.Diff(current, desired)
@@ -209,8 +209,8 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 	if c, ok := t.Column("event_id"); ok {
 		c.SetCharset("ascii").SetCollation("ascii_bin")
 	}
-	// MySQL has no partial indexes. Generated columns that are NULL for most rows keep those rows
-	// out of the ranges that claims read.
+	// MySQL has no partial indexes. Generated columns are NULL for most rows, which keeps these
+	// rows out of the ranges that claims read.
 	generated := func(name, expr string, typ atlas.Type) {
 		t.AddColumns(atlas.NewColumn(name).SetType(typ).SetNull(true).SetGeneratedExpr(&atlas.GeneratedExpr{
 			Expr: expr,

@@ -72,7 +72,8 @@ type Group struct {
 	Prefix string
 }
 
-// History is the table of what relays did in the last seven days. The zero value is ready for use.
+// History is the table of the relays' results in the last seven days. The zero value is ready for
+// use.
 type History struct {
 	mixin.Schema
 	// Prefix is the Prefix of the outbox's Config. Default: "outbox_".
@@ -117,8 +118,8 @@ func (Event) Fields() []ent.Field {
 	}
 }
 
-// Indexes implements ent.Mixin. The indexes are those of PostgreSQL and SQLite: the indexes that
-// claims use contain only open rows.
+// Indexes implements ent.Mixin. The indexes are for PostgreSQL and SQLite: the indexes for claims
+// contain only open rows.
 func (e Event) Indexes() []ent.Index {
 	partial := func(name, where string, fields ...string) ent.Index {
 		return index.Fields(fields...).StorageKey(prefixed(e.Prefix, name)).Annotations(entsql.IndexWhere(where))

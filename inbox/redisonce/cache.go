@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// CacheConfig says how a Cache uses Redis. The zero value has the documented defaults.
+// CacheConfig configures a Cache. The zero value has the documented defaults.
 type CacheConfig struct {
 	// Prefix of every name in Redis, as in Config. Default: "seen:".
 	Prefix string
@@ -55,9 +55,9 @@ func (c CacheConfig) Validate() error {
 }
 
 // Cache remembers which events the table of an inbox has recorded as processed, so that a duplicate
-// costs no transaction. It is the Cache of inbox.Config. The table decides: an event is remembered
-// only after its commit, and an event that the Cache does not know may be new or not. So a lost
-// entry costs only one query of the table.
+// costs no transaction. It is the Cache of inbox.Config. The table decides: an event is added only
+// after its commit, and an event without an entry may be new or not. So a lost entry costs only one
+// query of the table.
 //
 // An entry outlives its row when a person deletes the row, or when the database is restored to an
 // earlier moment or loses commits in a failover. Call Forget then, or start with another Prefix.
@@ -123,7 +123,7 @@ func (c *Cache) Forget(ctx context.Context, keys ...string) error {
 type CacheStats struct {
 	Hits   uint64 // keys that were seen
 	Misses uint64 // keys that were not seen, or could not be asked for
-	Errors uint64 // calls that failed, without those refused in the pause
+	Errors uint64 // calls that failed, without calls refused in the pause
 }
 
 // Stats returns the counters.

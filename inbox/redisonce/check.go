@@ -19,15 +19,15 @@ import (
 // run again. Set maxmemory-policy to noeviction.
 var ErrEviction = errors.New("redisonce: the server evicts keys")
 
-// Check asks the server, or each primary of a cluster, whether it keeps the keys, and names every
-// problem at once:
+// Check asks the server, or each primary of a cluster, for its settings, and names every problem at
+// once:
 //
 //   - ErrEviction unless maxmemory-policy is noeviction;
 //   - ErrReplicas when fewer replicas are connected than Config.WaitReplicas;
 //   - a replica instead of a primary;
 //   - scripts that may not run.
 //
-// Call it at start. It does not check persistence, of which New warns.
+// Call it at start. It does not check persistence; New warns of that.
 func (s *Store) Check(ctx context.Context) error {
 	var mu sync.Mutex
 	var problems []error

@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Config says how a Store uses Redis. The zero value has the documented defaults.
+// Config configures a Store. The zero value has the documented defaults.
 type Config struct {
 	// Prefix of every name in Redis, for several applications in one Redis. At most 128 bytes
 	// without braces, blanks and control characters. Default: "once:".
@@ -80,7 +80,7 @@ func (c Config) checkClient(client redis.UniversalClient) error {
 	var read time.Duration
 	switch client := client.(type) {
 	case *redis.Ring:
-		return errors.New("redisonce: a Ring asks another server when one is down, which knows nothing of the keys: " +
+		return errors.New("redisonce: a Ring asks another server when one is down, which does not have the keys: " +
 			"use Sentinel or Cluster")
 	case *redis.Client:
 		read = client.Options().ReadTimeout

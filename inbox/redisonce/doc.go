@@ -17,5 +17,5 @@
 // that should rather be done twice than late.
 //
 // Cache is separate: it is a memory in front of a database that keeps the keys itself. A Cache can
-// only say "done before", and so save a transaction.
+// only answer "done before", and so save a transaction.
 package redisonce

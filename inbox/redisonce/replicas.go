@@ -13,10 +13,10 @@ import (
 //
 // WAIT counts only the writes of its own connection. So it is sent together with the script, also
 // when the client repeats both on another connection. In a cluster it must go to the node of the
-// key; sent by itself, it could go to any node.
+// key; sent alone, it could go to any node.
 //
-// A client of a cluster follows a slot that has moved by itself, but not in a pipeline of one node.
-// So askReplicas does: such an answer has run nothing.
+// A client of a cluster follows a moved slot, but not in a pipeline to one node. So askReplicas
+// follows it: an answer MOVED or ASK has run nothing.
 func (s *Store) askReplicas(ctx context.Context, script *redis.Script, name string, args []any) (reply, error) {
 	const moves = 5
 	for n, pause := 1, 50*time.Millisecond; ; n, pause = n+1, 2*pause {

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrReplicas: fewer replicas than [Config.WaitReplicas] acknowledged in time. An Acquire has given
-// the key back. The primary knows the mark of a Complete, which may be repeated.
+// the key back. The primary has recorded a Complete, which may be repeated.
 var ErrReplicas = errors.New("redisonce: too few replicas acknowledged")
 
 // Store keeps keys in Redis 5 or newer: a single server, Sentinel, or Cluster. It implements
@@ -25,7 +25,7 @@ var ErrReplicas = errors.New("redisonce: too few replicas acknowledged")
 // client.
 //
 // Each key of package once is one hash in Redis. Redis itself deletes the hash when its time to
-// live is over. All times are those of the server.
+// live is over. All times are by the server's clock.
 type Store struct {
 	client redis.UniversalClient
 	cfg    Config
@@ -34,8 +34,8 @@ type Store struct {
 var _ once.Store = (*Store)(nil)
 
 // New returns a Store, or every problem of cfg at once. It asks the server for its eviction policy
-// and its persistence, for at most two seconds. If the server may evict keys, or does not say, or
-// writes no append-only file, New logs a warning. It does not fail because of the server: call
+// and its persistence, for at most two seconds. If the server may evict keys, or does not answer,
+// or writes no append-only file, New logs a warning. It does not fail because of the server: call
 // Check for that.
 func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
@@ -47,7 +47,7 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Cleanup implements once.Store. It has nothing to do, because Redis deletes keys by itself.
+// Cleanup implements once.Store. It does nothing, because Redis deletes keys on expiry.
 func (s *Store) Cleanup(context.Context, int) (deleted int, err error) { return 0, nil }
 
 var tagEscaper = strings.NewReplacer("{", "%7B", "}", "%7D")
@@ -110,7 +110,7 @@ func await[T any](ctx context.Context, fn func() (T, error), late func(T)) (T, e
 }
 
 // giveBack releases a claim that no caller will use, and restores the attempts before it, because
-// an outage must not spend attempts. If it fails, the lease ends by itself.
+// an outage must not spend attempts. If it fails, the lease expires.
 func (s *Store) giveBack(c once.Claim, attempts int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -270,10 +270,10 @@ func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / t
 //
 //	router.AddMiddleware(redisonce.Middleware(client, "billing"))
 //
-// It is inbox.Leased on a Store with the defaults of Config. The documentation of this package says
-// what it promises, and AtLeastOnce of package core/inbox what it does with failures. consumer is a
-// name to choose once. Middleware asks the server for its eviction policy, as New does. It panics
-// when an argument is wrong, such as a nil client or a Ring.
+// It is inbox.Leased on a Store with the defaults of Config. The documentation of this package has
+// its promises; AtLeastOnce of package core/inbox describes failures. consumer is a name to choose
+// once. Middleware asks the server for its eviction policy, as New does. It panics when an argument
+// is wrong, such as a nil client or a Ring.
 func Middleware(client redis.UniversalClient, consumer string, opts ...inbox.Option) message.HandlerMiddleware {
 	store, err := New(client, Config{})
 	if err != nil {

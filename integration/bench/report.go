@@ -37,6 +37,8 @@ type Table struct {
 
 	// Before are the suffixes of the ratios that stand in the cell of a column before its own.
 	Before []string `json:"before,omitempty"`
+
+	ratios bool // all columns after the first have ratios
 }
 
 // Row is one competitor: its figures in each round, and their medians.
@@ -240,6 +242,8 @@ func (t *Table) cell(r *Row, column string) string {
 	switch {
 	case !ok:
 		return "–"
+	case t.ratios && column != t.Columns[0]:
+		return fmt.Sprintf("%.2f", v)
 	case t.Before == nil:
 		return show(column, v)
 	}
@@ -269,19 +273,5 @@ func (r *Report) save(o options) error {
 	if o.page == "" {
 		return nil
 	}
-	page, err := os.ReadFile(o.page)
-	if err != nil {
-		return err
-	}
-	text := string(page)
-	for _, s := range r.Sections {
-		begin, end := "<!-- begin: "+s.Name+" -->\n", "<!-- end: "+s.Name+" -->"
-		head, rest, found := strings.Cut(text, begin)
-		_, tail, ended := strings.Cut(rest, end)
-		if !found || !ended {
-			return fmt.Errorf("%s lacks the markers of section %s", o.page, s.Name)
-		}
-		text = head + begin + "\n" + r.line() + "\n\n" + s.markdown() + "\n" + end + tail
-	}
-	return os.WriteFile(o.page, []byte(text), 0o644)
+	return r.writePage(o.page)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,58 @@ func TestCompete(t *testing.T) {
 	}
 	if len(table.Rows) != 3 || table.Rows[0].Medians["turn"] != 6 {
 		t.Errorf("%d rows, and the first has a median of %v", len(table.Rows), table.Rows[0].Medians)
+	}
+}
+
+// The page has fewer tables, columns and rows than the terminal.
+func TestPageLeavesOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(
+		file,
+		[]byte("# Page\n<!-- begin: drain -->\nold\n<!-- end: drain -->\n"),
+		0o600,
+	); err != nil {
+		t.Fatal(err)
+	}
+	s := sample()
+	s.Tables = append(s.Tables, &Table{Title: "SQLite, ordered", Rows: s.Tables[0].Rows})
+	s.Tables[0].Rows = append(s.Tables[0].Rows, &Row{Name: "SQLite, polled", Medians: figures{"events/s": 1}})
+	r := &Report{Date: "2026-11-30", Machine: "a machine", Rounds: 3, Sections: []*Section{s}}
+	if err := r.save(options{page: file}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `# Page
+<!-- begin: drain -->
+
+2026-11-30, a machine; medians of 3 rounds.
+
+| relay | events/s | ÷ base | p50 µs |
+|-------|---------:|-------:|-------:|
+| base  |    2,000 |   1.00 |      – |
+| other |    1,500 |   0.50 | 12,346 |
+
+<!-- end: drain -->
+`
+	if got, err := os.ReadFile(file); err != nil || string(got) != want {
+		t.Errorf("%v: got\n%s\nwant\n%s", err, got, want)
+	}
+}
+
+// The page has one row of ratios for each client of section produce.
+func TestPageByClient(t *testing.T) {
+	table := &Table{Title: "database near", Columns: columnsOf(nearLoads)}
+	for name, ratio := range map[string]float64{rowAlone: 1.5, rowSecond: 1, rowOrdered: 0.8} {
+		table.Rows = append(table.Rows, &Row{Name: "GORM" + name, Medians: figures{
+			rateAt(mainLoad): 4000 * ratio, ratioAt(mainLoad): ratio,
+		}})
+	}
+	slices.SortFunc(table.Rows, func(a, b *Row) int { return strings.Compare(a.Name, b.Name) })
+	const want = `| database near, ÷ second row | second row, tx/s | ordered event | alone |
+|-----------------------------|-----------------:|--------------:|------:|
+| GORM                        |            4,000 |          0.80 |  1.50 |
+`
+	if got := (&Section{Name: "produce", Tables: []*Table{table}}).forPage().markdown(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

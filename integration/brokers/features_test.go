@@ -18,16 +18,12 @@ import (
 type features struct {
 	name   string
 	like   string                // the broker whose column shows this one too; empty: it has its own
-	with   string                // the bridge, or the kind of queue, as the table names it
 	beside func(k broker) broker // returns this broker on the servers of the broker like
 
 	open  func(t *testing.T) broker           // on a server that tests share, or in this process
 	start func(t *testing.T) (broker, server) // on servers of its own; nil: it has no servers, or those of like
 	heavy bool                                // stopping and starting the servers takes long
 
-	order string // every broker keeps the order of a key
-
-	headers       string
 	refusesBlanks bool // a value with blanks around it is refused when it is recorded
 
 	copies     string
@@ -48,7 +44,6 @@ type features struct {
 	dies    bool // a refused event becomes dead while others are taken
 	waits   bool // all events of a topic are refused, and wait until a person helps
 
-	slow     string
 	oneByOne bool // events of one topic wait for the acknowledgements of each other
 
 	away     string
@@ -78,12 +73,12 @@ const uuidForm = `[0-9a-f-]{36}`
 
 func allBrokers() []features {
 	kafka := features{
-		name: "Kafka", with: "kafkabridge", order: "in a partition", headers: "as they are", copies: "stored again",
+		name: "Kafka", copies: "stored again",
 		largest: "1 MiB with headers", largestBytes: 1 << 20,
 		receipt: "`topic/partition@offset`", form: "it-" + uuidForm + `/[0-2]@\d+`,
 		nobody: "taken by kafkabridge, as Kafka makes topics by default; else it waits", taken: true,
 		drop:    dropKafkaTopic,
-		refused: "dead, if it is larger than the topic takes", dies: true, slow: "together",
+		refused: "dead, if it is larger than the topic takes", dies: true,
 		away: "go on with two of three servers", survives: true, heavy: true,
 		open: onShared(topics.KafkaAddress, func(address string) broker {
 			return kafkaBroker{addresses: []string{address}}
@@ -91,21 +86,21 @@ func allBrokers() []features {
 		start: startKafka,
 	}
 	franz := kafka
-	franz.name, franz.like, franz.with, franz.start = "franz-go", kafka.name, "franzbridge", nil
+	franz.name, franz.like, franz.start = "franz-go", kafka.name, nil
 	franz.taken, franz.class = false, core.ClassUnavailable
 	franz.beside = func(k broker) broker { return kafkaBroker{k.(kafkaBroker).addresses, true} }
 	franz.open = func(t *testing.T) broker { t.Helper(); return franz.beside(kafka.open(t)) }
 
 	classic := func(uri string) broker { return &rabbitBroker{uri: uri} }
 	rabbit := features{
-		name: "RabbitMQ", with: "classic queues", order: "in a queue", headers: "as they are", copies: "stored again",
+		name: "RabbitMQ", copies: "stored again",
 		largest: "16 MiB", largestBytes: 16 << 20, receipt: "none",
 		nobody: "waits; dead once the topic has taken events", class: core.ClassUnroutable,
-		refused: "waits, if the queue is full", waits: true, slow: "together", away: "wait", heavy: true,
+		refused: "waits, if the queue is full", waits: true, away: "wait", heavy: true,
 		open: onShared(topics.RabbitURI, classic), start: onPrivate("rabbitmq", classic),
 	}
 	quorum := rabbit
-	quorum.name, quorum.like, quorum.with, quorum.start = "RabbitMQ quorum", rabbit.name, "quorum queues", nil
+	quorum.name, quorum.like, quorum.start = "RabbitMQ quorum", rabbit.name, nil
 	quorum.beside = func(k broker) broker { return &rabbitBroker{uri: k.(*rabbitBroker).uri, quorum: true} }
 	quorum.open = func(t *testing.T) broker { t.Helper(); return quorum.beside(rabbit.open(t)) }
 
@@ -113,42 +108,41 @@ func allBrokers() []features {
 	redis := func(url string) broker { return redisBroker{url} }
 
 	return []features{kafka, franz, rabbit, quorum, {
-		name: "NATS JetStream", with: "natsbridge", order: "in a stream",
-		headers:       "as they are; blanks around a value are refused",
+		name:          "NATS JetStream",
 		refusesBlanks: true, copies: "recognised for 2 minutes", recognises: true,
 		largest: "1 MiB with headers", largestBytes: 1 << 20,
 		receipt: "`stream@sequence`", form: "it-" + uuidForm + `@\d+`,
 		nobody: "waits", class: core.ClassUnavailable,
-		refused: "dead, if it is larger than the stream takes", dies: true, slow: "together", away: "wait", heavy: true,
+		refused: "dead, if it is larger than the stream takes", dies: true, away: "wait", heavy: true,
 		open: onShared(topics.NATSURL, nats), start: onPrivate("nats", nats),
 	}, {
-		name: "Redis streams", with: "redisbridge", order: "in a stream", headers: "as they are",
+		name:    "Redis streams",
 		copies:  "stored again",
 		largest: "512 MiB", largestBytes: 512 << 20,
 		receipt: "`stream@id`", form: "it-" + uuidForm + `@\d+-\d+`,
 		nobody: "taken", taken: true, drop: dropRedisStream,
-		refused: "waits, if the key is no stream", waits: true, slow: "together", away: "wait",
+		refused: "waits, if the key is no stream", waits: true, away: "wait",
 		open: onShared(topics.RedisURL, redis), start: onPrivate("redis", redis),
 	}, {
-		name: "Webhooks", with: "httpbridge", order: "of requests", headers: "in `Message-Metadata`, as they are",
+		name:   "Webhooks",
 		copies: "sent again with the same `Idempotency-Key`", largest: "1 MiB", largestBytes: 1 << 20,
 		receipt: "status and request id", form: `202 req-\d+`,
 		nobody: "waits", class: core.ClassUnavailable,
-		refused: "dead after most answers of 4xx", dies: true, slow: "together", away: "wait",
+		refused: "dead after most answers of 4xx", dies: true, away: "wait",
 		open: openWebhook, start: startWebhook,
 	}, {
-		name: "watermill-sql", with: "PostgreSQL", order: "in a table", headers: "as they are", copies: "stored again",
+		name: "watermill-sql", copies: "stored again",
 		largest: "the bridge knows no limit", receipt: "none",
 		nobody: "taken, with `AutoInitializeSchema`", taken: true,
-		refused: "dead after its attempts, if it is no JSON and the column is", dies: true, slow: "together",
+		refused: "dead after its attempts, if it is no JSON and the column is", dies: true,
 		away: "wait", heavy: true,
 		open: openSQL, start: startSQL,
 	}, {
-		name: "Go channels", with: "one process", order: "in a channel", headers: "as they are",
+		name:    "Go channels",
 		copies:  "delivered again",
 		largest: "no limit", receipt: "none",
 		nobody: "taken and lost", taken: true,
-		refused: "no event is refused", slow: "one after another", oneByOne: true,
+		refused: "no event is refused", oneByOne: true,
 		away: "are lost with the process",
 		open: openChannel,
 	}}
@@ -190,24 +184,11 @@ func featureTable() string {
 	}
 	row("", func(f features) string { return f.name })
 	b.WriteString(strings.Repeat("|---", len(shown)+1) + "|\n")
-	row("tested with", func(f features) string {
-		var all []string
-		for _, p := range f.column() {
-			all = append(all, p.with)
-		}
-		if f.survives {
-			all = append(all, "one server, three servers")
-		}
-		return strings.Join(all, ", ")
-	})
-	row("order of a key", func(f features) string { return f.order })
-	row("headers arrive", func(f features) string { return f.headers })
 	row("a copy, after a lost answer, is", func(f features) string { return f.copies })
 	row("largest payload by default", func(f features) string { return f.largest })
 	row("receipt", func(f features) string { return f.receipt })
 	row("an event of a topic that nobody has made", func(f features) string { return f.nobody })
 	row("an event that it refuses", func(f features) string { return f.refused })
-	row("events of different keys wait for answers", func(f features) string { return f.slow })
 	row("events, while a server is away,", func(f features) string { return f.away })
 	return strings.ReplaceAll(b.String(), "|  |", "| |")
 }

@@ -264,7 +264,8 @@ func (l *logLines) String() string {
 	return l.text.String()
 }
 
-var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
+// listening finds the address in a log of text or of JSON.
+var listening = regexp.MustCompile(`msg"?[=:]"?listening"?[ ,]"?address"?[=:]"?([^\s"]+)`)
 
 func startRelay(t *testing.T, db testdb.DB, to string) *relayProcess {
 	t.Helper()
@@ -276,7 +277,13 @@ func startRelayWith(t *testing.T, env ...string) *relayProcess {
 	t.Helper()
 	path, err := program()
 	fixture.NoError(t, err)
-	p := &relayProcess{t: t, cmd: exec.Command(path, "relay"), log: &logLines{}, read: make(chan struct{})}
+	return startCommand(t, exec.Command(path, "relay"), env...)
+}
+
+// startCommand starts a relay, and returns when its probes can be asked.
+func startCommand(t *testing.T, cmd *exec.Cmd, env ...string) *relayProcess {
+	t.Helper()
+	p := &relayProcess{t: t, cmd: cmd, log: &logLines{}, read: make(chan struct{})}
 	p.cmd.Env = slices.Concat(os.Environ(), env, []string{"OUTBOX_LISTEN=127.0.0.1:0"})
 	stderr, err := p.cmd.StderrPipe()
 	fixture.NoError(t, err)

@@ -35,12 +35,13 @@ var packages = func() map[string]string {
 		"redisstream": "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
 		"echo":        "github.com/labstack/echo/v4",
 		"ent":         "github.com/ormoutbox/ormoutbox/integration/internal/entclient",
+		"trm":         "github.com/avito-tech/go-transaction-manager/trm/v2",
 	}
 	for _, path := range []string{
-		"cmp", "context", "database/sql", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "net/http",
-		"net/netip", "os", "os/signal",
-		"strings", "syscall", "testing", "time", "entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema",
-		"crypto/sha256", "crypto/tls", "github.com/xdg-go/scram", "github.com/twmb/franz-go/pkg/kgo",
+		"cmp", "context", "database/sql", "database/sql/driver", "encoding/json", "errors", "fmt", "io", "log", "log/slog",
+		"net/http", "net/netip", "os", "os/signal", "strings", "syscall", "testing", "time",
+		"entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema",
+		"crypto/tls", "github.com/twmb/franz-go/pkg/kgo",
 		"github.com/IBM/sarama", "github.com/uptrace/bun", "github.com/uptrace/bun/driver/pgdriver", "gorm.io/gorm",
 		"gorm.io/gorm/clause", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/promhttp", "go.opentelemetry.io/otel",
@@ -49,6 +50,7 @@ var packages = func() map[string]string {
 		"github.com/ThreeDotsLabs/watermill/components/cqrs", "github.com/gin-gonic/gin",
 		"github.com/ThreeDotsLabs/watermill/message/router/middleware",
 		"github.com/ThreeDotsLabs/watermill/pubsub/gochannel",
+		"entgo.io/contrib/entgql", "github.com/jackc/pgx/v5/pgxpool", "github.com/jackc/pgx/v5/stdlib",
 	} {
 		byName[filepath.Base(path)] = path
 	}

@@ -35,7 +35,8 @@ func example(t *testing.T, folder string) string {
 		dir, err := os.MkdirTemp("", "examples") //nolint:usetesting // it outlives the first test that asks for it
 		fixture.NoError(t, err)
 		examples.dir = dir
-		buildExamples(t, dir, "./bun", "./ent", "./gorm", "./sql", "./inbox", "./mailer", "./quickstart")
+		buildExamples(t, dir, "./bun", "./ent", "./gorm", "./sql", "./inbox", "./mailer", "./quickstart",
+			"./tutorial/2-order")
 		buildExamples(t, filepath.Join(dir, "consumer"), "./consumer/...")
 	})
 	return filepath.Join(examples.dir, folder)

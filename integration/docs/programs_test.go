@@ -19,13 +19,13 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
 
-// Every whole program of a page is built and run. TestQuickstart runs that of the first page.
+// Every whole program of a page is built and run. Tests of its own run the tutorial.
 func TestProgramsRun(t *testing.T) {
 	t.Parallel()
 	runs := map[string]func(t *testing.T, code string){
-		"README.md":     nil,
-		"docs/inbox.md": runConsumer,
-		"docs/pgx.md":   runPublisher,
+		"docs/tutorial.md": nil,
+		"docs/inbox.md":    runConsumer,
+		"docs/pgx.md":      runPublisher,
 	}
 	for _, page := range pages(t) {
 		for _, b := range goBlocks(t, page) {

@@ -307,7 +307,7 @@ func TestListenThatHearsNothing(t *testing.T) {
 	})
 	p.send(core.Event{Type: "a"})
 	p.arrive()
-	fixture.AwaitIn(t, soon, "the log tells", func() bool { return log.count("are not heard") > 0 })
+	fixture.AwaitIn(t, soon, "the log tells", func() bool { return log.count("no wake-ups arrive") > 0 })
 	p.send(core.Event{Type: "a"})
 	p.arrive()
 	if n := log.count("level=WARN"); n != 1 || log.count("PgBouncer in transaction mode") != 1 {

@@ -148,16 +148,16 @@ func consumerEnvironment(t *testing.T, proxy string) []string {
 		"GOPROXY="+proxy+",file://"+configured[0]+"/cache/download,"+configured[1])
 }
 
-// firstPage returns README's program, and what README says that it prints.
+// firstPage returns the program of the first page, and what README says that it prints.
 func firstPage(t *testing.T, root string) (program, prints string) {
 	t.Helper()
-	page := read(t, root, "README.md")
-	first := regexp.MustCompile("(?s)```go\n(package main\n.*?)```.*?```\n\\$ go run [^\n]*\n(.*?)```")
-	blocks := first.FindStringSubmatch(page)
-	if blocks == nil {
-		t.Fatal("README.md has no program with its output")
+	program = read(t, filepath.Join(root, "examples", "quickstart"), "main.go")
+	_, after, found := strings.Cut(read(t, root, "README.md"), "$ go run ./examples/quickstart\n")
+	prints, _, ended := strings.Cut(after, "```")
+	if !found || !ended {
+		t.Fatal("README.md does not say what examples/quickstart prints")
 	}
-	return blocks[1], blocks[2]
+	return program, prints
 }
 
 func writeProgram(t *testing.T, dir, program string) {

@@ -11,8 +11,8 @@ func wants(req *core.ClaimRequest, e *event) bool {
 	return req.Wants(e.topic.name, e.row.Event.TenantID)
 }
 
-// claim gives events to the relay: those of keys, or the others. more says that there are others
-// that the claim had no room for.
+// claim gives events to the relay: events with a key, or without one. more reports that others had
+// no room in the claim.
 func (w *window) claim(req core.ClaimRequest, ordered bool, now time.Time) (rows []core.Claimed, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +37,7 @@ func (w *window) claim(req core.ClaimRequest, ordered bool, now time.Time) (rows
 			wanted = append(wanted, t)
 		}
 	}
-	// a run of one key is short while many keys wait, as that of the table
+	// a run of one key is short while many keys wait, as with the table's claims
 	c.run = max(1, min(req.Run, max(req.Limit/max(ready, 1), req.Limit/64)))
 	for i, t := range wanted {
 		c.from(t, ordered, (c.room()+len(wanted)-i-1)/(len(wanted)-i))
@@ -174,8 +174,8 @@ func (w *window) toAsk(most int) (events []*event) {
 	return events
 }
 
-// told ends what toAsk began.
-func (w *window) told(events []*event, verdicts []verdict) {
+// onVerdicts ends a round of toAsk with the table's verdicts.
+func (w *window) onVerdicts(events []*event, verdicts []verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, e := range events {
@@ -297,8 +297,7 @@ func (w *window) route(e *event) {
 	}
 }
 
-// takeLater takes events out of those that are due later, changes them, and puts them where they
-// belong.
+// takeLater removes matching events from the delayed ones, changes them, and routes them.
 func (w *window) takeLater(t *topic, which func(*event) bool, change func(*event)) {
 	for _, e := range t.later.take(which) {
 		change(e)

@@ -22,24 +22,24 @@ type Config struct {
 	Pool *pgxpool.Pool
 	// Replication is where the log is read. Its role has the attribute REPLICATION, and needs no
 	// right to the tables. It must be PostgreSQL itself, and no PgBouncer. It comes from
-	// pgx.ParseConfig. Default: that of Pool.
+	// pgx.ParseConfig. Default: the Pool's.
 	Replication *pgx.ConnConfig
-	// Tables says what the tables are called.
+	// Tables names the tables.
 	Tables sqloutbox.Config
 
-	// Slot is the replication slot. Relays with the same slot stand by for each other: one of them
+	// Slot is the replication slot. Relays with the same slot stand by for each other: only one
 	// reads it. Lower-case letters, digits and underscores, at most 63. Default: outbox.
 	Slot string
 	// Publication names the rows that are read: the inserts of the table of events with claimed_by
 	// = 'log'. At most 63 bytes. Default: the name of the slot.
 	Publication string
-	// Create makes Run create what is missing of the publication, the slot and the table
-	// outbox_log. A new slot then begins with all events of readers of the log that are in the
-	// table. The role must own the table of events. Default: Run returns ErrNotSetUp.
+	// Create makes Run create the publication, the slot and the table outbox_log if they are
+	// missing. A new slot then begins with all events of readers of the log that are in the table.
+	// The role must own the table of events. Default: Run returns ErrNotSetUp.
 	Create bool
 	// Failover makes new slots ones that follow to the standbys of PostgreSQL 17 or newer.
 	Failover bool
-	// Repair says what Run does about a slot that is lost or was moved. Default: RepairLost.
+	// Repair decides how Run treats a slot that is lost or was moved. Default: RepairLost.
 	Repair RepairPolicy
 
 	// Outbox configures publishing: Publisher, Relay, Observer and all others, except for
@@ -47,26 +47,26 @@ type Config struct {
 	// bound the events that are being published. Default of Relay: relay.Config{}.
 	Outbox core.Config
 
-	// Window and WindowBytes bound the events between the one that was read last and the first one
-	// that is not answered. Nothing is read beyond. WindowBytes may be exceeded by one event.
-	// Default: 16384 events, 64 MiB.
+	// Window and WindowBytes bound the events between the first unanswered one and the last one
+	// read. Nothing is read beyond them. WindowBytes may be exceeded by one event. Default: 16384
+	// events, 64 MiB.
 	Window      int
 	WindowBytes int64
 	// StallLimit is how long the window may be full before the events whose destination is stopped,
 	// paused or limited are put into the table. They wait there, so that the others go on and the
 	// server need not keep the log. Negative: they are never put there. Default: 30 s.
 	StallLimit time.Duration
-	// ConfirmEvery and ConfirmEvents say how often the server is told what need not be sent again:
-	// after this time, and after this many events. A crash repeats what was published since.
-	// Default: 1 s, 1000 events.
+	// ConfirmEvery and ConfirmEvents set how often the progress is confirmed to the server: after
+	// this time, and after this many events. A crash repeats the events since the last
+	// confirmation. Default: 1 s, 1000 events.
 	ConfirmEvery  time.Duration
 	ConfirmEvents int
-	// CheckpointEvery says how often the relay writes down from where a repair has to publish
+	// CheckpointEvery is how often the relay records the point from which a repair has to publish
 	// again. It also is the time between two confirmations of a quiet outbox. Default: 10 s.
 	CheckpointEvery time.Duration
 }
 
-// RepairPolicy says what Run does when the slot is not where the relay left it.
+// RepairPolicy decides how Run treats a slot that is not where the relay left it.
 //
 // A repair makes the slot again and publishes, from the table, every event that committed since the
 // last checkpoint of the relay, some ten seconds before the slot was lost. Nothing is lost as long
@@ -81,7 +81,8 @@ const (
 	RepairLost RepairPolicy = iota
 	// RepairNever leaves every slot alone: Run returns ErrSlotLost or ErrSlotMoved.
 	RepairNever
-	// RepairAlways repairs a slot that was moved, too. Set it for one run, when you know why.
+	// RepairAlways repairs a slot that was moved, too. Set it for one run, when the reason is
+	// known.
 	RepairAlways
 )
 
@@ -101,7 +102,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// leastConns are what a repair needs: the lock, the rows, and two for statements.
+// leastConns are the connections for a repair: the lock, the rows, and two for statements.
 const leastConns = 4
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
@@ -144,7 +145,7 @@ var (
 	// errConfig: a field of Config is missing or wrong. The error names all of them.
 	errConfig = errors.New("walrelay: wrong configuration")
 	// errServer: PostgreSQL or its role cannot be used as they are: wal_level, a missing right, a
-	// version that is too old, an address that is no PostgreSQL. The error says what to change.
+	// version that is too old, an address that is no PostgreSQL. The error has the remedy.
 	errServer = errors.New("walrelay: the server cannot be read")
 	// ErrNotSetUp: the publication, the slot or the table of the slot is missing, and Config.Create
 	// is not set. Call Setup.
@@ -156,6 +157,6 @@ var (
 	// Config.Repair does not allow a repair.
 	ErrSlotLost = errors.New("walrelay: the slot is lost")
 	// ErrSlotMoved: the slot is not where this relay left it: somebody else has read or made it, or
-	// the database is a copy. Config.Repair says what to do.
+	// the database is a copy. See Config.Repair.
 	ErrSlotMoved = errors.New("walrelay: the slot was moved by somebody else")
 )

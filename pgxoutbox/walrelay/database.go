@@ -61,13 +61,12 @@ func (d *database) exec(ctx context.Context, query string, args ...any) (int64, 
 	return tag.RowsAffected(), err
 }
 
-// bookmark is the row of a slot in the table outbox_log: what the relay knows of it across
-// restarts.
+// bookmark is the row of a slot in the table outbox_log: the relay's state across restarts.
 type bookmark struct {
 	// epoch grows with each process that takes over the slot. A late write of an earlier process
 	// is refused.
 	epoch int64
-	// confirmed is never less than what was confirmed to the server.
+	// confirmed is never less than the position that was confirmed to the server.
 	confirmed pglogrepl.LSN
 	// spilled: no event that committed later has got an open row by a reader of the slot.
 	spilled pglogrepl.LSN
@@ -191,7 +190,7 @@ WHERE status IN (0,2,3) AND lane IS NOT NULL AND (status <> 3 OR NOT $1::boolean
 	return keys, err
 }
 
-// stillOpen returns those of the keys that have rows which block them.
+// stillOpen returns the keys that have rows which block them.
 func (d *database) stillOpen(ctx context.Context, keys []string, skipDead bool) ([]core.KeyID, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

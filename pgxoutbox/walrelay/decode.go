@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// columns are those of outbox_event that make an event. Columns of other names are passed over, so
-// that a newer table can be read.
+// columns are the columns of outbox_event that make an event. Columns of other names are passed
+// over, so that a newer table can be read.
 var columns = map[string]func(r *logRow, data []byte) error{
 	"id":                func(r *logRow, b []byte) error { return uuid(&r.row.ID, b) },
 	"event_id":          func(r *logRow, b []byte) error { r.row.Event.ID = string(b); return nil },
@@ -100,7 +100,7 @@ type relation struct {
 var (
 	errColumns = errors.New("walrelay: the publication does not have every column of the table of events: " +
 		"make it without a list of columns")
-	errUnreadable = errors.New("walrelay: the table of events has columns of other types than this version knows")
+	errUnreadable = errors.New("walrelay: the table of events has columns of types that this version cannot read")
 )
 
 // newRelation looks for the columns by their names.
@@ -118,7 +118,7 @@ func newRelation(m *pglogrepl.RelationMessage) (*relation, error) {
 	return r, nil
 }
 
-// errShort says that the server sent something that is no insert of pgoutput.
+// errShort: the server sent something that is no insert of pgoutput.
 var errShort = errors.New("walrelay: an insert of the log is cut off")
 
 // read reads an insert message of pgoutput. It does what pglogrepl.Parse does, without a copy of
@@ -212,8 +212,7 @@ func (r *logRow) readTime(to *time.Time, b []byte) error {
 var errInfinite = errors.New("a time is infinite")
 
 // readHeaders reads a jsonb as the claims of the table do: numbers and booleans become text, and
-// null becomes an empty text. Headers that cannot be read make the event one that cannot be
-// published.
+// null becomes an empty text. An event with unreadable headers cannot be published.
 func (r *logRow) readHeaders(b []byte) error {
 	if len(b) == 0 || b[0] != 1 { // the version of the format
 		return errors.New("a jsonb of an unknown version")
@@ -279,8 +278,8 @@ func plainText(b []byte) (text, rest []byte, ok bool) {
 }
 
 // headersOf reads headers as other producers may have written them: numbers and booleans become
-// text, and null becomes an empty text. It is that of core/sqloutbox (docs/design/rooms.md, "Code
-// that stands twice").
+// text, and null becomes an empty text. It is a copy of core/sqloutbox's (docs/design/rooms.md,
+// "Code that stands twice").
 func headersOf(text []byte) (map[string]string, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {

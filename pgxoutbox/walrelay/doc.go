@@ -1,7 +1,7 @@
 // Package walrelay publishes events that it reads from the log of PostgreSQL.
 //
-// The processes that insert set core.Config.RelayedByLog. A Relay reads what they commit from a
-// replication slot, in the order of the commits, and publishes it through any core.Publisher:
+// The processes that insert set core.Config.RelayedByLog. A Relay reads committed events from a
+// replication slot, in the order of the commits, and publishes them through any core.Publisher:
 //
 //	relay, err := walrelay.New(walrelay.Config{
 //		Pool: pool, Slot: "outbox", Create: true, Outbox: core.Config{Publisher: publisher},
@@ -9,7 +9,7 @@
 //	err = relay.Run(ctx)
 //
 // Nothing is polled, claimed or marked: an event costs the database its insert. Relays with the
-// same slot stand by for each other. The publisher gets what the relay of core would give it, with
+// same slot stand by for each other. The publisher gets the same as from the relay of core, with
 // the same workers, retries, breaker, pauses, rates, metrics and traces.
 //
 // An event that its destination refuses gets an open row in the table, and so do the later events
@@ -18,9 +18,8 @@
 // nothing of the key is open any more, it is read from the log again.
 //
 // The slot is confirmed up to the first event that is neither accepted nor open in the table. A
-// crash repeats what came after, in the order of each key. A slot that is lost is made again, and
-// what was not published is found in the table: see RepairPolicy.
+// crash repeats later events, in the order of each key. A slot that is lost is made again, and
+// unpublished events are found in the table: see RepairPolicy.
 //
-// docs/walrelay.md says how to set it up and operate it, and docs/design/walrelay.md why it is
-// right.
+// docs/walrelay.md describes setup and operation, and docs/design/walrelay.md proves it right.
 package walrelay

@@ -17,8 +17,8 @@ type event struct {
 	lane   *lane     // nil: it has no key
 	topic  *topic
 	size   int64
-	// asked: the table has said that no open row is before it, and since then nothing of its key
-	// was spilled.
+	// asked: by the table's answer no open row is before it, and since then nothing of its key was
+	// spilled.
 	asked bool
 	// away: its destination has been held back for so long that it goes to the table.
 	away   bool
@@ -53,7 +53,7 @@ func (e *event) giveBack() {
 	e.state = eventWaiting
 }
 
-// held returns the event of a claim, or nil if the claim is not the latest one of the event.
+// held returns the event of a claim, or nil if the event has a later claim.
 func (w *window) held(ref core.ClaimRef) *event {
 	e := w.byID[ref.ID]
 	if e == nil || e.state != eventClaimed || e.row.ClaimNo != ref.ClaimNo {
@@ -62,7 +62,7 @@ func (w *window) held(ref core.ClaimRef) *event {
 	return e
 }
 
-// has reports whether the claim is one of an event of the log. The same row may be claimed from the
+// has reports whether the claim is for an event of the log. The same row may be claimed from the
 // table as well: an event that was spilled is read again after a crash.
 func (w *window) has(ref core.ClaimRef) bool {
 	w.mu.Lock()
@@ -78,8 +78,8 @@ func (w *window) holds(ref core.ClaimRef) bool {
 	return !w.closed && w.held(ref) != nil
 }
 
-// accept says that the destination has accepted an event. It reports false for a row that was not
-// claimed from the window, or whose open row is being written, or may have been.
+// accept records that the destination has accepted an event. It reports false for a row that was
+// not claimed from the window, or whose open row is being written, or may have been.
 func (w *window) accept(id core.RowID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,8 +132,8 @@ func (w *window) refuse(ref core.ClaimRef) *event {
 	return e
 }
 
-// refused ends what refuse began: the event has its open row. blocks says whether the row keeps its
-// place in its key.
+// refused ends what refuse began: the event has its open row. blocks: the row keeps its place in
+// its key.
 func (w *window) refused(e *event, blocks bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

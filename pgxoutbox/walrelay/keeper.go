@@ -74,8 +74,8 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// write writes the bookmark, and then lets the server know. The order matters: the server is never
-// told more than the bookmark has, so a slot that is further than the bookmark was moved by
+// write writes the bookmark, and then confirms to the server. The order matters: the confirmed
+// position is never beyond the bookmark, so a slot that is further than the bookmark was moved by
 // somebody else. The write also is a transaction of this database, and so makes the server go on
 // while only other databases are busy.
 func (k *keeper) write(ctx context.Context, done pglogrepl.LSN, answered int, repaired bool) error {
@@ -111,7 +111,7 @@ WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(
 
 // look takes a candidate for a checkpoint, and forgets keys that have no open rows any more.
 //
-// Every transaction before the oldest one that runs has ended, and its end is in the log before the
+// Every transaction before the oldest running one has ended, and its end is in the log before the
 // position that is read after that. A candidate stays until that position is answered, however far
 // behind the relay is.
 func (k *keeper) look(ctx context.Context) error {
@@ -202,7 +202,7 @@ func (s *session) lookForStandbys(ctx context.Context) error {
 	return err
 }
 
-// snapshot says which transactions had ended when it was taken. In the zero value none had.
+// snapshot has the transactions that had ended when it was taken. In the zero value none had.
 type snapshot struct {
 	xmin, xmax uint64
 	running    []int64

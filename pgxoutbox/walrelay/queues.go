@@ -50,14 +50,14 @@ func (s *lanes) get(id core.KeyID, t *topic) *lane {
 	return l
 }
 
-// tidy forgets a lane of which nothing needs to be known any more.
+// tidy forgets a lane without events and open rows.
 func (s *lanes) tidy(l *lane) {
 	if len(l.events) == 0 && !l.spilled && !l.queued && l.busy == 0 {
 		delete(s.byKey, l.id)
 	}
 }
 
-// spill says that these keys have open rows.
+// spill marks these keys as having open rows.
 func (s *lanes) spill(keys []core.KeyID) {
 	for _, id := range keys {
 		s.get(id, nil).spilled = true
@@ -70,8 +70,8 @@ func (s *lanes) enter(l *lane, e *event) {
 	l.idle = false
 }
 
-// spilled counts the keys that may have open rows. It returns some of those that have no event in
-// the window.
+// spilled counts the keys that may have open rows. It returns some keys without an event in the
+// window.
 func (s *lanes) spilled(most int) (keys []core.KeyID, all int) {
 	for id, l := range s.byKey {
 		if !l.spilled {
@@ -85,9 +85,9 @@ func (s *lanes) spilled(most int) (keys []core.KeyID, all int) {
 	return keys, all
 }
 
-// unspill says that these keys, which spilled has returned, had no open rows when the table was
-// asked. It does nothing about a key of which an event was entered since: that event may have got
-// an open row after the answer.
+// unspill records that these keys, which spilled has returned, had no open rows when the table was
+// asked. It leaves out a key of which an event was entered since: that event may have got an open
+// row after the answer.
 func (s *lanes) unspill(keys []core.KeyID) {
 	for _, id := range keys {
 		if l := s.byKey[id]; l != nil && l.idle {
@@ -143,8 +143,7 @@ func (q *fifo[T]) pop() (v T) {
 // waiting are keys and events that wait for the same: to be claimed, or to ask the table. The zero
 // value is empty; under the mutex of window.
 //
-// A key is in one place at a time, which lane.queued says. So it comes once, however many events it
-// has.
+// A key is in one place at a time, by lane.queued. So it comes once, however many events it has.
 type waiting struct {
 	lanes fifo[*lane]  // keys, for their first event
 	free  fifo[*event] // events without a key
@@ -193,8 +192,7 @@ func (q *later) push(e *event) {
 	q.events = append(q.events, e)
 }
 
-// take removes and returns the events for which the function says so, and those that do not wait
-// any more.
+// take removes and returns the events that which selects, and events that do not wait any more.
 func (q *later) take(which func(*event) bool) (taken []*event) {
 	if len(q.events) == 0 {
 		return nil

@@ -39,7 +39,7 @@ type Relay struct {
 	schema, name string // how the log names the table; set by checkPublication
 
 	registered time.Time // no call of register is needed before
-	others     string    // the other programs that were told of
+	others     string    // the other programs of the last warning
 }
 
 // New returns a Relay. It reports every problem of cfg at once, and uses no connection.
@@ -80,11 +80,11 @@ const (
 	standBy    = time.Second // pause between two looks whether the slot is free
 )
 
-// Run publishes until ctx ends. It then finishes what it has begun to publish, tells the server how
-// far it is, and returns nil. That takes at most Outbox.ShutdownTimeout and a few seconds.
+// Run publishes until ctx ends. It then finishes publishes that it has begun, confirms the progress
+// to the server, and returns nil, after at most Outbox.ShutdownTimeout and a few seconds.
 //
 // While another process reads the slot, Run stands by and publishes nothing. It waits while the
-// database is away. It returns an error for what a person has to change: it wraps ErrNotSetUp,
+// database is away. It returns an error if a person has to change something: it wraps ErrNotSetUp,
 // ErrSlotTaken, ErrSlotLost or ErrSlotMoved, core.ErrNoTables, core.ErrRunning if it runs already,
 // or core.ErrShutdownTimeout. Run also logs the error that it returns.
 func (r *Relay) Run(ctx context.Context) (err error) {
@@ -131,10 +131,10 @@ func (r *Relay) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// errStandBy says that another process has the slot.
+// errStandBy: another process has the slot.
 var errStandBy = errors.New("walrelay: another process has the slot")
 
-// isFinal reports whether an error does not go away by itself.
+// isFinal reports whether an error needs a person.
 func isFinal(err error) bool {
 	for _, final := range []error{
 		errConfig, errServer, ErrNotSetUp, ErrSlotTaken, ErrSlotLost, ErrSlotMoved, errColumns, errUnreadable,
@@ -165,7 +165,7 @@ func (r *Relay) lead(ctx context.Context) (s *session, err error) {
 	if err := r.checkTables(ctx); err != nil {
 		return nil, err
 	}
-	// one that stands by needs no connection to the log
+	// a process that stands by needs no connection to the log
 	if state, err := r.db.slot(ctx, r.cfg.Slot); err != nil || state != nil && state.active && !state.lost {
 		if err == nil {
 			err = r.checkSlot(ctx, state)
@@ -215,7 +215,7 @@ func (r *Relay) alone(ctx context.Context, fn func() error) error {
 	})
 }
 
-// look decides what to do about the slot: read it on from the bookmark, or repair it.
+// look decides whether to read the slot on from the bookmark, or to repair it.
 func (r *Relay) look(ctx context.Context, system string) (b *bookmark, repair bool, err error) {
 	s, err := r.db.slot(ctx, r.cfg.Slot)
 	if err != nil {
@@ -303,7 +303,7 @@ func (s *session) take(ctx context.Context, b *bookmark) error {
 	if err != nil {
 		return slotError(err)
 	}
-	// The walsender has the slot now, so nobody else confirms anything or takes it over.
+	// The walsender has the slot now, so no other process confirms anything or takes it over.
 	if b, err = s.db.takeOver(ctx, s.cfg.Slot, s.node); err != nil {
 		return err
 	}
@@ -331,7 +331,7 @@ func (s *session) take(ctx context.Context, b *bookmark) error {
 // errRepair makes the next look repair the slot.
 var errRepair = errors.New("walrelay: the slot has to be repaired")
 
-// slotError tells the errors of a slot apart.
+// slotError classifies an error of a slot.
 func slotError(err error) error {
 	switch sqlState(err) {
 	case stateInUse:
@@ -342,7 +342,7 @@ func slotError(err error) error {
 	return replicationError(err)
 }
 
-// begin makes the session ready: what is known of the table is read after the takeover.
+// begin makes the session ready: the table's open keys are read after the takeover.
 func (s *session) begin(ctx context.Context, b *bookmark, start pglogrepl.LSN) error {
 	keys, err := s.db.openKeys(ctx, s.repo.skipDead)
 	if err != nil {
@@ -357,11 +357,11 @@ func (s *session) begin(ctx context.Context, b *bookmark, start pglogrepl.LSN) e
 
 const (
 	registerEvery = 12 * time.Hour
-	registerPause = time.Minute // after one that failed
+	registerPause = time.Minute // after a failure
 )
 
-// program is the path of the main package. It is empty if the program does not know it, as with
-// `go run file.go`.
+// program is the path of the main package. It is empty if the program has no path, as with `go run
+// file.go`.
 var program = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Path == "command-line-arguments" {
@@ -370,9 +370,9 @@ var program = sync.OnceValue(func() string {
 	return info.Path
 })
 
-// register writes, when Run begins and twice a day, that this program reads the slot or stands by for
-// it, and tells of other programs that have done so within a week. It is only for the warning: while
-// it fails, as without the column, nothing is told.
+// register records, when Run begins and twice a day, that this program reads the slot or stands by
+// for it, and warns of other programs that have done so within a week. It is only for the warning:
+// while it fails, for example without the column, there is none.
 func (r *Relay) register(ctx context.Context) {
 	if program() == "" || time.Now().Before(r.registered) {
 		return

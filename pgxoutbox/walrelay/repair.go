@@ -54,9 +54,9 @@ func (s *session) repair(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// The position of the old slot means nothing now. The new slot is where it begins. Of another
-	// server, neither its transactions nor its positions say anything here, also if this process
-	// dies and the next one repairs again.
+	// The position of the old slot means nothing now. The new slot is where it begins. On another
+	// server, its transactions and positions mean nothing either, also if this process dies and the
+	// next one repairs again.
 	if _, err := s.db.exec(ctx, `UPDATE {log} SET confirmed = $3::text::pg_lsn, system_id = $4::text,
   checkpoint = CASE WHEN system_id = $4::text THEN checkpoint ELSE '0' END,
   spilled = CASE WHEN spilled <= $3::text::pg_lsn THEN spilled ELSE '0/0' END
@@ -81,13 +81,13 @@ WHERE slot = $1::text AND epoch = $2::bigint`, s.cfg.Slot, b.epoch, start.String
 const repairOrder = `COALESCE(e.key_seq, CASE WHEN isfinite(e.created_at)
   THEN (extract(epoch FROM e.created_at) * 1000000)::bigint END, 0)`
 
-// repairQuery selects the events of readers of the log whose transaction is not before %d, without
-// those of a place: see repairPlace.
+// repairQuery selects the events of readers of the log whose transaction is not before %d, except
+// for events before a place: see repairPlace.
 //
 // xmin is the lower half of a transaction id. A row that is older than 2^32 transactions may seem
-// to be newer, and is then published again; the other way round does not happen. The id may be that
-// of a savepoint, which no snapshot tells from one that has ended. It is greater than the id of its
-// transaction. So the checkpoint is the oldest transaction that ran, and not a snapshot.
+// to be newer, and is then published again; the other way round does not happen. The id may be a
+// savepoint's, which a snapshot does not distinguish from an ended one. It is greater than the id
+// of its transaction. So the checkpoint is the oldest transaction that ran, and not a snapshot.
 const repairQuery = `SELECT e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type, ''),
   COALESCE(e.aggregate_id, ''), e.aggregate_version, COALESCE(e.tenant_id, ''), COALESCE(e.partition_key, ''), e.lane,
   COALESCE(e.key_seq, 0), e.payload, COALESCE(e.content_type, ''), e.headers::text,
@@ -187,7 +187,7 @@ func (s *session) readPiece(ctx context.Context, place *repairPlace) (n *int, er
 			sleep(ctx, tick/10)
 		}
 		s.window.addRepaired(row)
-		// What an earlier repair has published up to its place stays published.
+		// Events that an earlier repair has published up to its place stay published.
 		if p := (repairPlace{place.epoch, place.ended, order, row.ID}); p.after(s.repairTx.done) {
 			*place = p
 		}

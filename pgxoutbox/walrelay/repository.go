@@ -16,8 +16,8 @@ import (
 const tableEvery = time.Second
 
 // repository is the table of a core.Outbox whose events come from the log, and from the table too:
-// those that were spilled, and those of processes without core.Config.RelayedByLog. Everything that
-// is not about claims is that of the table.
+// spilled ones, and events of processes without core.Config.RelayedByLog. It changes only claims,
+// and passes the rest on to the table.
 type repository struct {
 	*sqloutbox.Repository
 	skipDead bool
@@ -31,7 +31,7 @@ type repository struct {
 	cursor  core.KeyID // where the scan of keys goes on
 }
 
-// dueTime is what the table last said about when a row of it becomes due.
+// dueTime is the table's last answer to when a row of it becomes due.
 type dueTime struct {
 	asked time.Time // zero: it has to be asked
 	any   bool
@@ -68,7 +68,7 @@ func (r *repository) Listen(ctx context.Context, wake func()) error {
 	}
 }
 
-// Notify implements core.Waker: nobody publishes through this outbox.
+// Notify implements core.Waker: no event is published through this outbox.
 func (r *repository) Notify(context.Context) error { return errors.ErrUnsupported }
 
 // hurry makes the next claims ask the table.
@@ -81,7 +81,8 @@ func (r *repository) hurry() {
 	}
 }
 
-// narrow reports whether a claim is about one of several destinations: a probe, or one with a rate.
+// narrow reports whether a claim is for one of several destinations: for a probe, or a destination
+// with a rate.
 func (r *repository) narrow(req *core.ClaimRequest) bool { return len(req.Only) == 1 && !r.one }
 
 // mayAsk reports whether a claim may ask the table.
@@ -226,7 +227,7 @@ func (r *repository) NextDue(ctx context.Context, req core.ClaimRequest) (d time
 
 // MarkDone implements core.Repository.
 func (r *repository) MarkDone(ctx context.Context, done []core.Done, deleteRows bool) (changed int, err error) {
-	var rows []core.Done // those that the table claimed
+	var rows []core.Done // rows that the table claimed
 	s := r.source.Load()
 	for _, d := range done {
 		if s != nil && s.accept(d.ID) {
@@ -247,7 +248,7 @@ func (r *repository) MarkDone(ctx context.Context, done []core.Done, deleteRows 
 func (r *repository) MarkFailed(ctx context.Context, node string, failures []core.Failure) ([]bool, error) {
 	s := r.source.Load()
 	changed := make([]bool, len(failures))
-	var rows []core.Failure // those that the table claimed
+	var rows []core.Failure // rows that the table claimed
 	var places []int        // where each of them is in failures
 	var refused []*event
 	var moves []move
@@ -325,11 +326,11 @@ func (s *source) ask(ctx context.Context, most int) (asked int, spilled bool, er
 		s.untold(events)
 		return 0, false, err
 	}
-	s.told(events, verdicts)
+	s.onVerdicts(events, verdicts)
 	return len(events), slices.Contains(verdicts, inTable), nil
 }
 
-// split tells claims of the log from those of the table.
+// split separates claims of the log from the table's.
 func split(s *source, claims []core.ClaimRef) (ofLog, ofTable []core.ClaimRef, places []int) {
 	for i, c := range claims {
 		if s != nil && s.has(c) {

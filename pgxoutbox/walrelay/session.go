@@ -15,7 +15,7 @@ import (
 
 const (
 	tick        = 100 * time.Millisecond // the longest time in which a confirmation or an end is not noticed
-	statusEvery = time.Second            // the server hears of this process at least that often
+	statusEvery = time.Second            // this process reports to the server at least that often
 	askBatch    = 500                    // events that ask the table at once
 )
 
@@ -29,11 +29,11 @@ type session struct {
 	epoch  int64
 	start  pglogrepl.LSN
 
-	repairTx *repairRows // what a repair reads; nil: there is none
+	repairTx *repairRows // the events of a repair; nil: there is none
 
-	confirmed  atomic.Uint64 // what the server is told
+	confirmed  atomic.Uint64 // the position to confirm to the server
 	unread     pglogrepl.LSN // the commit of the transaction that is being read
-	number     int           // events of it
+	number     int           // events in the transaction
 	relations  map[uint32]*relation
 	held       *pglogrepl.BeginMessage // of a transaction that may still run for others; nothing is read meanwhile
 	looks      int                     // at held, in vain
@@ -158,7 +158,7 @@ func newSignals() signals {
 	return signals{room: make(chan struct{}, 1), work: make(chan struct{}, 1), ready: make(chan struct{}, 1)}
 }
 
-// mostUnsaid is how many events are entered before the relay hears of them, while more are at hand.
+// mostUnsaid is how many events are entered before the relay is woken, while more are at hand.
 const mostUnsaid = 64
 
 // claimable wakes the relay, because there is something to claim. While the reader enters events of
@@ -173,7 +173,7 @@ func (s *signals) claimable() {
 	signal(s.ready)
 }
 
-// flush wakes the relay if it has not heard of all events.
+// flush wakes the relay if events were entered since it was last woken.
 func (s *signals) flush() {
 	if s.unsaid > 0 {
 		s.unsaid = 0
@@ -188,7 +188,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// gatherer reads ahead from the server. The server sends each message by itself, and a reader that
+// gatherer reads ahead from the server. The server sends each message on its own, and a reader that
 // is faster would be woken for each of them, three times an event. So while messages come one after
 // the other it waits a moment, and then reads many at once. A message that comes alone does not
 // wait.
@@ -205,7 +205,7 @@ type gatherer struct {
 const (
 	gatherBuffer = 128 << 10
 	gatherSpan   = 4 * time.Millisecond
-	gatherReads  = 24      // reads in a span, those of eight transactions with one event
+	gatherReads  = 24      // reads in a span: as many as eight transactions with one event need
 	gatherMuch   = 2 << 10 // bytes that count as one more read
 	gatherPause  = time.Millisecond
 )

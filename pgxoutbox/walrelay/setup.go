@@ -34,8 +34,8 @@ func (r *Relay) publicationText() string {
 		"    WITH (publish = 'insert', publish_via_partition_root = true)")
 }
 
-// Statements returns the statements that Setup runs, in their order, for those who run migrations
-// by themselves. The slot comes last: it begins where it is made.
+// Statements returns the statements that Setup runs, in their order, for people who run migrations
+// themselves. The slot comes last: it begins where it is made.
 func (r *Relay) Statements() []string {
 	slot := "SELECT pg_create_logical_replication_slot('" + r.cfg.Slot + "', 'pgoutput')"
 	if r.cfg.Failover {
@@ -46,7 +46,7 @@ func (r *Relay) Statements() []string {
 
 // Setup makes the table outbox_log, the publication and the slot, as far as they are missing. Call
 // it before the first process with core.Config.RelayedByLog: events are read that commit from then
-// on. The role of Pool must own the table of events, and that of Replication have the attribute
+// on. The role of Pool must own the table of events, and the role of Replication have the attribute
 // REPLICATION. Setup may be called again.
 func (r *Relay) Setup(ctx context.Context) error {
 	if err := r.checkServer(ctx); err != nil {
@@ -124,14 +124,13 @@ var (
 	errNoPublication = errors.New("walrelay: no publication")
 )
 
-// checkPublication refuses a publication that lacks events, and learns what the table is called in
-// it.
+// checkPublication refuses a publication that lacks events, and stores the table's name in it.
 func (r *Relay) checkPublication(ctx context.Context) (err error) {
 	r.schema, r.name, err = r.publication(ctx)
 	return err
 }
 
-// publication returns what the table is called in the publication, and an error if that lacks
+// publication returns the table's name in the publication, and an error if the publication lacks
 // events.
 func (r *Relay) publication(ctx context.Context) (schema, name string, err error) {
 	found, err := r.db.row(ctx, `SELECT n.nspname, c.relname FROM pg_catalog.pg_class c

@@ -68,8 +68,8 @@ func replicationError(err error) error {
 	case stateNoRight:
 		return fmt.Errorf("%w: the role has no right to read the log: ALTER ROLE ... REPLICATION: %w", errServer, err)
 	case "08P01":
-		return fmt.Errorf("%w: the address is that of a pooler, which is no way to the log: set Config.Replication to "+
-			"PostgreSQL itself: %w", errServer, err)
+		return fmt.Errorf("%w: the address leads to a pooler, which has no access to the log: set Config.Replication "+
+			"to PostgreSQL itself: %w", errServer, err)
 	case stateNoLogin:
 		return fmt.Errorf("%w: pg_hba.conf lets the role in only for other uses: %w", errServer, err)
 	}
@@ -91,7 +91,7 @@ func (r *Relay) startReplication(ctx context.Context, conn *pgconn.PgConn, start
 	})
 }
 
-// createSlot makes the slot. An exported snapshot is that of the position at which the slot begins,
+// createSlot makes the slot. An exported snapshot belongs to the position at which the slot begins,
 // and lives until the connection is used again.
 func (r *Relay) createSlot(ctx context.Context, conn *pgconn.PgConn, export string,
 ) (start pglogrepl.LSN, snapshot string, err error) {

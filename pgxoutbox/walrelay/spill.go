@@ -15,7 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// verdict says where an event is published.
+// verdict is where an event is published from.
 type verdict uint8
 
 const (
@@ -34,11 +34,11 @@ type move struct {
 	// ask: the event gets an open row only if an open row of its key is before it. Otherwise it
 	// gets one in any case.
 	ask bool
-	// failure makes the open row that of a refused event. Its zero value makes a new one.
+	// failure makes the open row a refused event's. Its zero value makes a new event's.
 	failure core.Failure
 }
 
-// status is that of the open row.
+// status is the status of the open row.
 func (m *move) status() int {
 	switch m.failure.Kind {
 	case core.FailRetry:
@@ -66,7 +66,7 @@ func (m *move) leaves() bool { return m.failure.Kind == core.FailDead && m.failu
 // here reports whether this process publishes the event.
 func (v verdict) here() bool { return v == fromLog || v == inFront }
 
-// spiller gives events open rows. It is the table of the database, or that of a simulation.
+// spiller gives events open rows. It is the table of the database, or a simulation's.
 type spiller interface {
 	// spill decides about each event, and writes open rows, in one transaction. Nothing was written
 	// if it returns an error, or the outcome is unknown: it may be called again. The error wraps
@@ -74,15 +74,15 @@ type spiller interface {
 	spill(ctx context.Context, moves []move) ([]verdict, error)
 }
 
-// errNotLeading says that another process has taken over the slot.
+// errNotLeading: another process has taken over the slot.
 var errNotLeading = errors.New("walrelay: another process reads the slot now")
 
-// judge decides about an event. status is that of its row, or nil if it has none. open is the
-// number of the first open row of its key, if it has one. write says that it gets an open row now.
+// judge decides about an event. status is the status of its row, or nil if it has none. open is the
+// number of the first open row of its key, if it has one. write: it gets an open row now.
 //
 // A row that is DONE although the event was spilled was published from the table. The event is
-// published again nevertheless, as the events around it are. To leave it out would make the one
-// before it the last one that a consumer sees.
+// published again nevertheless, as the events around it are. Without it, the event before it would
+// be the last one that a consumer sees.
 func judge(m *move, status *int, open *int64) (v verdict, write bool) {
 	switch {
 	case status != nil && isOpen(*status):

@@ -20,10 +20,10 @@ type Status struct {
 	Confirmed pglogrepl.LSN
 	// Behind is how many bytes of log follow, of all tables of the server.
 	Behind int64
-	// Kept is how many bytes of log the server keeps on its disk because of the slot: those that
-	// are behind, and those since the oldest transaction that was open.
+	// Kept is how many bytes of log the server keeps on its disk because of the slot: bytes not
+	// confirmed yet, and bytes since the oldest transaction that was open.
 	Kept int64
-	// WALStatus is that of pg_replication_slots: reserved, extended, unreserved or lost.
+	// WALStatus is wal_status of pg_replication_slots: reserved, extended, unreserved or lost.
 	WALStatus string
 	// SafeWALSize is how many bytes may be written until the slot is in danger of being lost. It
 	// has a meaning if Bounded is set: max_slot_wal_keep_size is.
@@ -31,12 +31,12 @@ type Status struct {
 	Bounded     bool
 	// Lost: the server has removed log that was not read. Run repairs the slot, see RepairPolicy.
 	Lost bool
-	// Repairing: Run publishes from the table what a lost slot had.
+	// Repairing: Run publishes from the table the events of a lost slot.
 	Repairing bool
 	// Failover: the slot follows to standbys.
 	Failover bool
 	// SpilledKeys is how many keys are published from the table, because an event of theirs was
-	// refused. Only the process that reads the slot knows it.
+	// refused. Other processes cannot count them.
 	SpilledKeys int
 	// Checkpoint is the time from which on a repair publishes.
 	Checkpoint time.Time

@@ -110,14 +110,14 @@ func (s *session) stream(ctx context.Context) error {
 			}
 		}
 		if s.held != nil {
-			// After an error it is asked again. Others say that the database does not answer.
+			// After an error, the next look asks again. Other parts log an outage.
 			if ended, err := s.hasEnded(ctx, s.held.Xid); err == nil && ended {
 				s.begins(s.held)
 				s.held, s.looks = nil, 0
 			}
 		}
 		if s.held != nil || !s.window.hasRoom(now) || s.repairTx != nil && !s.repairTx.read.Load() {
-			// The log waits on the server. It hears of this process all the same.
+			// The log waits on the server. The server gets this process's status all the same.
 			s.window.flush()
 			wait := tick
 			if s.held != nil {
@@ -154,7 +154,7 @@ func (s *session) stream(ctx context.Context) error {
 	}
 }
 
-// status tells the server how far this process is.
+// status reports the progress of this process to the server.
 func (s *session) status(now time.Time) error {
 	s.lastStatus = now
 	at := pglogrepl.LSN(s.confirmed.Load())
@@ -163,9 +163,8 @@ func (s *session) status(now time.Time) error {
 	})
 }
 
-// errUnsent says that the publication was missing when events committed. The server reads the log
-// with the catalogue of that time, so it never sends them, although the publication may be there
-// again.
+// errUnsent: the publication was missing when events committed. The server reads the log with the
+// catalogue of that time, so it never sends them, although the publication may be there again.
 var errUnsent = errors.New("walrelay: events committed without their publication, and the server does not send them")
 
 // unsent makes the next look repair the slot, so that the events come from the table.

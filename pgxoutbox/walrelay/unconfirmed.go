@@ -2,9 +2,9 @@ package walrelay
 
 import "github.com/jackc/pglogrepl"
 
-// unconfirmed is what was read and may not be confirmed yet, in the order of the log. A position
-// may be confirmed when every event before it is answered. The zero value is empty, and begins at
-// the beginning of the log; under the mutex of window.
+// unconfirmed has the read positions that may not be confirmed yet, in the order of the log. A
+// position may be confirmed when every event before it is answered. The zero value is empty, and
+// begins at the beginning of the log; under the mutex of window.
 type unconfirmed struct {
 	entries   fifo[entry]   // the first one is an event that is not answered
 	done      pglogrepl.LSN // every event before it is answered
@@ -12,7 +12,7 @@ type unconfirmed struct {
 	repairing bool          // events of a repair are in entries, or are still to come
 }
 
-// entry is an event, or the end of what was read at some time.
+// entry is an event, or the end of the read part at some time.
 type entry struct {
 	event    *event
 	end      pglogrepl.LSN // of an entry without an event
@@ -35,8 +35,8 @@ func (u *unconfirmed) end(at pglogrepl.LSN) {
 // endRepair notes that all events of a repair were entered.
 func (u *unconfirmed) endRepair() { u.entries.push(entry{repaired: true}) }
 
-// advance takes out what is answered, up to the first event that is not. It returns how many events
-// it has taken out.
+// advance removes answered entries, up to the first unanswered event. It returns how many events it
+// has taken out.
 func (u *unconfirmed) advance() (events int) {
 	for {
 		s := u.entries.first()
@@ -61,9 +61,9 @@ func (u *unconfirmed) advance() (events int) {
 // confirmed takes back events that were counted as answered, because they are confirmed.
 func (u *unconfirmed) confirmed(answered int) { u.answered -= answered }
 
-// spills is what is not known of open rows of events: those that an earlier reader of the slot may
-// have written, and those of this process whose answer was lost. The zero value says that all is
-// known; under the mutex of window.
+// spills has the events whose open rows are in doubt: an earlier reader of the slot, or this
+// process without getting an answer, may have written them. The zero value has no doubts; under the
+// mutex of window.
 type spills struct {
 	upTo   pglogrepl.LSN // an earlier reader may have spilled events that committed up to here
 	unsure int           // events for which event.unsure is set
@@ -73,7 +73,7 @@ type spills struct {
 // event of a repair has the commit zero.
 func (s *spills) mayHave(commit pglogrepl.LSN) bool { return s.upTo > 0 && commit <= s.upTo }
 
-// doubt says that the open row of an event may have been written.
+// doubt records that the open row of an event may have been written.
 func (s *spills) doubt(e *event) {
 	if !e.unsure {
 		e.unsure = true
@@ -81,7 +81,7 @@ func (s *spills) doubt(e *event) {
 	}
 }
 
-// sure says that it is known whether the open row was written.
+// sure ends doubt.
 func (s *spills) sure(e *event) {
 	if e.unsure {
 		e.unsure = false

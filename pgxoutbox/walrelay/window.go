@@ -11,8 +11,8 @@ import (
 )
 
 // window has the events between the position that is confirmed and the position that is read. It is
-// the table from which the relay claims events of the log. It knows two facts about each event:
-// whether it is answered, and who has it.
+// the table from which the relay claims events of the log. Of each event it has two facts: whether
+// it is answered, and who holds it.
 //
 // The rules, whose reasons are in docs/design/walrelay.md:
 //
@@ -25,8 +25,8 @@ import (
 //     open row is before it, the event gets an open row too, and is published from the table.
 //
 // Several goroutines use it. It does no I/O. One mutex guards its parts, which are types of their
-// own. Its methods in event.go say what became of an event, and those in route.go put it where it
-// belongs. claims.go gives events out, and asks.go sends them to the table.
+// own. Its methods in event.go record what became of an event, and those in route.go put it into
+// its queue. claims.go gives events out, and asks.go sends them to the table.
 type window struct {
 	mu          sync.Mutex
 	signals     signals
@@ -51,8 +51,8 @@ func newWindow(maxEvents int, maxBytes int64, elsewhere func(string) bool) *wind
 	}
 }
 
-// start says where the log is read from, and up to where an earlier reader may have put events into
-// the table.
+// start sets the position from which the log is read, and the position up to which an earlier
+// reader may have put events into the table.
 func (w *window) start(at, spilled pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *window) hasRoom(now time.Time) bool {
 	return w.capacity.look(now)
 }
 
-// begin says that the transaction begins which commits at commit.
+// begin is called at the begin of the transaction that commits at commit.
 func (w *window) begin(commit pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *window) add(row core.Claimed, commit pglogrepl.LSN, n int) {
 	w.signals.entering = false
 }
 
-// commit says that the transaction that begin has named was read, and where it ends.
+// commit is called at the end of the transaction that began last.
 func (w *window) commit(commit, end pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *window) commit(commit, end pglogrepl.LSN) {
 	w.advance()
 }
 
-// idle says that the server has sent everything up to end.
+// idle is called when the server has sent everything up to end.
 func (w *window) idle(end pglogrepl.LSN) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,14 +105,14 @@ func (w *window) idle(end pglogrepl.LSN) {
 	}
 }
 
-// flush wakes the relay if it has not heard of all events.
+// flush wakes the relay if events were entered since it was last woken.
 func (w *window) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.signals.flush()
 }
 
-// beginRepair says that events of a repair are to be entered.
+// beginRepair is called before events of a repair are entered.
 func (w *window) beginRepair() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,7 @@ func (w *window) repairedTo(fn func()) {
 	w.advance()
 }
 
-// endRepair says that all events of a repair were entered.
+// endRepair is called after all events of a repair were entered.
 func (w *window) endRepair() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +163,7 @@ func (w *window) enter(row core.Claimed, commit pglogrepl.LSN) {
 	w.route(e)
 }
 
-// advance takes out what is answered.
+// advance removes answered events.
 func (w *window) advance() {
 	w.capacity.leave(w.unconfirmed.advance())
 	if !w.capacity.full() {
@@ -179,17 +179,16 @@ func (w *window) progress() (end pglogrepl.LSN, answered int) {
 	return w.unconfirmed.done, w.unconfirmed.answered
 }
 
-// confirmed says that events which progress has counted are confirmed.
+// confirmed is called when events that progress has counted are confirmed.
 func (w *window) confirmed(answered int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unconfirmed.confirmed(answered)
 }
 
-// caughtUp reports whether rows of keys may be claimed from the table: all events are answered that
-// an earlier reader may have spilled, and it is known of all others whether they are in the table.
-// Otherwise an event of the log and a later one of its key, which is in the table, could be
-// published beside each other.
+// caughtUp reports whether rows of keys may be claimed from the table: all events that an earlier
+// reader may have spilled are answered, and no other spill is in doubt. Otherwise an event of the
+// log and a later one of its key, which is in the table, could be published at the same time.
 func (w *window) caughtUp() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,30 +210,30 @@ func (w *window) isSpilled(id core.KeyID) bool {
 	return l != nil && l.spilled
 }
 
-// spill says that these keys have open rows.
+// spill marks these keys as having open rows.
 func (w *window) spill(keys []core.KeyID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lanes.spill(keys)
 }
 
-// spilledKeys counts the keys that may have open rows. It returns some of those that have no event
-// in the window.
+// spilledKeys counts the keys that may have open rows. It returns some keys without an event in the
+// window.
 func (w *window) spilledKeys(most int) (keys []core.KeyID, all int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lanes.spilled(most)
 }
 
-// unspill says that these keys, which spilledKeys has returned, had no open rows when the table was
-// asked.
+// unspill records that these keys, which spilledKeys has returned, had no open rows when the table
+// was asked.
 func (w *window) unspill(keys []core.KeyID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lanes.unspill(keys)
 }
 
-// open and shut say whether this process is known to have the slot.
+// open and shut set whether this process certainly has the slot.
 func (w *window) open() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,9 +249,9 @@ func (w *window) shut() {
 	w.reading.lost()
 }
 
-// capacity is how much the window has, and how much it may have. It is full when one of the two
-// limits is reached, and may be over maxBytes by one event. The zero value is full; under the mutex
-// of window.
+// capacity is how much the window has, and how much it may have. It is full when either limit is
+// reached, and may be over maxBytes by one event. The zero value is full; under the mutex of
+// window.
 type capacity struct {
 	maxEvents int
 	maxBytes  int64
@@ -303,14 +302,14 @@ type position struct {
 	n      int
 }
 
-// reading is how far the log was read. It only goes on: a connection that begins earlier brings
-// again what was read before. The zero value has read nothing; under the mutex of window.
+// reading is how far the log was read. It never goes back: a connection that begins earlier repeats
+// events. The zero value has read nothing; under the mutex of window.
 type reading struct {
 	last position // the last event that was read
 	inTx bool     // the rest of a transaction is still to come
 }
 
-// begin says that the transaction begins which commits at commit.
+// begin is called at the begin of the transaction that commits at commit.
 func (r *reading) begin(commit pglogrepl.LSN) {
 	r.inTx = true
 	if commit > r.last.commit {
@@ -327,7 +326,7 @@ func (r *reading) next(at position) bool {
 	return true
 }
 
-// end says that all events of the transaction were read.
+// end is called when all events of the transaction were read.
 func (r *reading) end(commit pglogrepl.LSN) {
 	r.inTx = false
 	if commit >= r.last.commit {
@@ -335,5 +334,5 @@ func (r *reading) end(commit pglogrepl.LSN) {
 	}
 }
 
-// lost says that the connection is lost, in the middle of a transaction perhaps.
+// lost is called when the connection is lost, perhaps in the middle of a transaction.
 func (r *reading) lost() { r.inTx = false }

@@ -66,7 +66,7 @@ func TestWindowElsewhere(t *testing.T) {
 	if len(events) != 2 {
 		t.Fatalf("%d events ask the table, want 2", len(events))
 	}
-	w.told(events, []verdict{inTable, inTable})
+	w.onVerdicts(events, []verdict{inTable, inTable})
 	if end, answered := w.progress(); end != 18 || answered != 2 || w.isSpilled(core.KeyID{1}) {
 		t.Errorf("end %d and %d answered; its key is spilled: %t", end, answered, w.isSpilled(core.KeyID{1}))
 	}
@@ -84,7 +84,7 @@ func TestWindowInFront(t *testing.T) {
 		if len(events) != 1 {
 			t.Fatalf("event %d: %d events ask the table, want 1", n, len(events))
 		}
-		w.told(events, []verdict{v})
+		w.onVerdicts(events, []verdict{v})
 		if spilled := w.isSpilled(key); spilled != (v == inFront) {
 			t.Errorf("event %d: the key may have open rows: %t", n, spilled)
 		}
@@ -150,7 +150,7 @@ func TestWindowReplay(t *testing.T) {
 		if len(events) != 1 {
 			t.Fatalf("%d replays ask the table, want 1", len(events))
 		}
-		w.told(events, []verdict{v})
+		w.onVerdicts(events, []verdict{v})
 	}
 	if ref := claimOne(t, w, 2, true, time.Now()); ref.ID != again.ID {
 		t.Error("the replay of an event that is published is not claimed")

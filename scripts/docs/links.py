@@ -1,4 +1,4 @@
-"""Links that leave docs/ lead to the repository."""
+"""Links that leave docs/ lead to the repository. A comment above the title is left out."""
 import posixpath
 import re
 
@@ -15,4 +15,5 @@ def on_page_markdown(markdown, page, **_):
         path = posixpath.normpath(posixpath.join(folder, target))
         return match.group(0) if path.startswith("docs/") else "](" + REPOSITORY + path + ")"
 
+    markdown = re.sub(r"\A<!--.*?-->\n", "", markdown)
     return re.sub(r"\]\(([^)\s]+)\)", lead, markdown)

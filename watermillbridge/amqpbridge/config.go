@@ -32,7 +32,7 @@ type Config struct {
 	Channels int
 	// ConnectTimeout bounds connecting, handshake included, unless AMQP.Connection.AmqpConfig has a
 	// Dial function, as it has for several servers, where 4 s bound it. It must be shorter than
-	// relay.Config.PublishTimeout, or its errors come too late to be told. Default: 4 s.
+	// relay.Config.PublishTimeout, or its errors come too late to be reported. Default: 4 s.
 	ConnectTimeout time.Duration
 	// DeclareQueues declares and binds the queue of a topic as a subscriber with the same
 	// configuration would. It does so before the topic's first message, so that messages can be
@@ -59,7 +59,7 @@ type Config struct {
 	Decorate func(message.Publisher) message.Publisher
 
 	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
-	// errors that this package does not know. If its CheckSize is nil and Marshal is not set,
+	// errors that this package does not classify. If its CheckSize is nil and Marshal is not set,
 	// CheckSize checks MaxMessageBytes. If Marshal is set and MaxPayload is 0, MaxPayload becomes
 	// MaxMessageBytes: set it lower if your Marshal adds to the payload, and higher if it
 	// compresses it.
@@ -153,7 +153,7 @@ func (c *Config) unsafeSettings() (problems link.Problems) {
 		refuse(!a.Exchange.Durable, "Exchange.Durable is false: a restart of the broker removes it with its "+
 			"bindings; set true")
 		refuse(a.Exchange.AutoDeleted, "Exchange.AutoDeleted is true: it goes with its last queue; set false")
-		refuse(a.Exchange.Internal, "Exchange.Internal is true: nobody can publish to it; set false")
+		refuse(a.Exchange.Internal, "Exchange.Internal is true: clients cannot publish to it; set false")
 		refuse(a.Exchange.NoWait, "Exchange.NoWait is true: its errors come too late; set false")
 	}
 	if a.Queue.GenerateName != nil {

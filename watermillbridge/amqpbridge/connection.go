@@ -86,8 +86,8 @@ func (c *connection) close(timeout time.Duration) error {
 	return err
 }
 
-// mayWantTLS adds to an error of a connection without TLS what it may mean. The client knows the
-// error of a connection that was closed as text.
+// mayWantTLS adds a possible cause to an error of a connection without TLS. A closed connection is
+// recognised by the error's text, the only thing that the client keeps.
 func mayWantTLS(uri string, err error) error {
 	closed := strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), syscall.ECONNRESET.Error())
 	if closed && strings.HasPrefix(uri, "amqp:") {
@@ -96,8 +96,8 @@ func mayWantTLS(uri string, err error) error {
 	return err
 }
 
-// watch follows connection.blocked until the connection ends. A broker that is in an alarm already
-// tells a connection of it after its first message.
+// watch follows connection.blocked until the connection ends. A broker in an alarm notifies a new
+// connection after its first message.
 func (c *connection) watch(notes <-chan amqp091.Blocking) {
 	for b := range notes {
 		c.mu.Lock()
@@ -123,7 +123,7 @@ func (c *connection) whileBlocked() (alarm <-chan struct{}, err error) {
 	return c.alarm, err
 }
 
-// lateAnswer is how long a broker may still answer what was sent before an alarm.
+// lateAnswer is how long a broker may still answer messages that were sent before an alarm.
 const lateAnswer = time.Second
 
 // answer is the broker's answer to a message, once done is closed.

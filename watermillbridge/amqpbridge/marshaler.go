@@ -14,8 +14,8 @@ import (
 )
 
 // Marshaler is Watermill's amqp.DefaultMarshaler for a subscriber that takes messages of every
-// producer. QueueConfig, PubSubConfig and TopicConfig set it. It sends what DefaultMarshaler sends.
-// The zero value is ready to use, by several goroutines.
+// producer. QueueConfig, PubSubConfig and TopicConfig set it. Its messages equal
+// DefaultMarshaler's. The zero value is ready to use, by several goroutines.
 type Marshaler struct{ amqp.DefaultMarshaler }
 
 // Unmarshal returns the message of a delivery. Headers that are text become metadata, and so do

@@ -18,17 +18,18 @@ import (
 // Release them without a selection, or set delivery-limit -1 for the queue.
 var ErrDeliveryLimit = errors.New("amqpbridge: the broker may soon drop messages that were given back too often")
 
-// ErrQueueInUse: another release has the poison queue open. Two at once would share its messages, and
-// so send those of a key in another order than that in which they were parked. Wait until it has ended.
+// ErrQueueInUse: another release has the poison queue open. Two releases at once would share its
+// messages, and so send the messages of a key in another order than they were parked in. Wait until
+// it has ended.
 var ErrQueueInUse = errors.New("amqpbridge: another release has this poison queue open: wait until it has ended")
 
-// PoisonQueue is a queue of RabbitMQ with messages that consumers gave up. It gets one message after
-// another, until it had as many as were there when it was opened. The broker puts those that are not
-// acknowledged back in their places when it is closed, or when its process dies; a quorum queue of
-// RabbitMQ 3 does not keep their order when the process dies. Until then no other release gets them,
-// and none can open the queue: an exclusive queue, named after it with ".release" at the end, says that
-// it is open. A user without the right to configure that queue opens the poison queue all the same, and
-// then has to see that one release runs at a time.
+// PoisonQueue is a queue of RabbitMQ with messages that consumers gave up. It gets one message
+// after another, until it had as many as were there when it was opened. When it is closed, or when
+// its process dies, the broker puts unacknowledged messages back in their places; a quorum queue of
+// RabbitMQ 3 does not keep their order when the process dies. Until then no other release gets
+// them, and none can open the queue: an exclusive queue, named after it with ".release" at the end,
+// marks it as open. A user without the right to configure that queue opens the poison queue all the
+// same, and then has to see that one release runs at a time.
 type PoisonQueue struct {
 	cfg  *Config
 	conn *connection
@@ -78,7 +79,7 @@ const (
 	lockPause    = 50 * time.Millisecond
 )
 
-// take declares the exclusive queue that says that the poison queue is open.
+// take declares the exclusive queue that marks the poison queue as open.
 func (q *PoisonQueue) take(ctx context.Context) error {
 	waiting, stop := context.WithTimeout(ctx, lockPatience)
 	defer stop()
@@ -157,11 +158,11 @@ func (q *PoisonQueue) Ack(_ context.Context, msg inbox.Message) error {
 	return nil
 }
 
-// Close gives back what was not acknowledged, and disconnects.
+// Close gives back unacknowledged messages, and disconnects.
 func (q *PoisonQueue) Close() error {
 	var err error
-	// A quorum queue does not keep the order of messages whose channel or connection ends, and it has
-	// those of a connection again only some time later.
+	// A quorum queue does not keep the order of messages whose channel or connection ends, and has
+	// the messages of an ended connection again only some time later.
 	if q.ch != nil && !q.ch.IsClosed() {
 		err = errors.Join(q.ch.Nack(0, true, true), q.ch.Close())
 	}

@@ -199,7 +199,7 @@ func (p *publisher) declare(c *connection, ch *channel, topic, exchange string) 
 	return nil
 }
 
-// WaitsFor returns what a publish waits for that has no answer.
+// WaitsFor returns the reason why a publish has no answer yet.
 func (p *publisher) WaitsFor() error { return p.link.WaitsFor() }
 
 // Close implements message.Publisher.

@@ -15,8 +15,8 @@ const (
 )
 
 // refusals has the topics whose last answer was a nack. Such a topic pauses, each time for longer.
-// An exchange that has several queues stores a refused message in those that have room, so each
-// further attempt is a copy there. The zero value is empty.
+// An exchange that has several queues stores a refused message in the queues that have room, so
+// each further attempt is a copy there. The zero value is empty.
 type refusals struct {
 	mu      sync.Mutex
 	byTopic map[string]refusal

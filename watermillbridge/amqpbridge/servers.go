@@ -13,11 +13,11 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// severalTimeout bounds connecting to one of several servers, handshake included.
+// severalTimeout bounds connecting to each of several servers, handshake included.
 const severalTimeout = 4 * time.Second
 
-// servers are the servers of one cluster. Each connection begins with the server after the one that
-// was tried last, so that a server that answers and then fails is not tried twice in a row.
+// servers are the servers of one cluster. Each connection begins with the server after the last
+// tried one, so that a server that answers and then fails is not tried twice in a row.
 type servers struct {
 	addresses []string
 	next      atomic.Uint32
@@ -34,7 +34,7 @@ func connectionTo(uri string) amqp.ConnectionConfig {
 	for _, host := range hosts {
 		one, err := amqp091.ParseURI(before + host + after)
 		if err != nil {
-			return amqp.ConnectionConfig{AmqpURI: uri} // NewPublisher says what is wrong with it
+			return amqp.ConnectionConfig{AmqpURI: uri} // NewPublisher returns its error
 		}
 		s.addresses = append(s.addresses, net.JoinHostPort(one.Host, strconv.Itoa(one.Port)))
 	}

@@ -19,9 +19,8 @@ var errNoAnswer = errors.New("franzbridge: Kafka has not answered, the outcome i
 // errClosed: an event came after Close. Its class is Unavailable: the event stays in the outbox.
 var errClosed = errors.New("franzbridge: publisher is closed")
 
-// mark returns err marked with its class. answers says that the topic has acknowledged another
-// message meanwhile. An error whose meaning is not known comes back unmarked, for the relay to
-// judge.
+// mark returns err marked with its class. answers: the topic has acknowledged another message
+// meanwhile. An error whose meaning is not known comes back unmarked, for the relay to judge.
 func mark(err error, answers bool) error {
 	switch {
 	case isContext(err), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries),
@@ -46,7 +45,7 @@ func isContext(err error) bool {
 }
 
 // ofBatch reports whether err refuses a batch and would be held against each of its messages. The
-// broker does not say which message is at fault, or that the batch is too large.
+// broker does not name the message at fault, or that the batch is too large.
 func ofBatch(err error) bool {
 	k, ok := errors.AsType[*kerr.Error](err)
 	if !ok {

@@ -71,8 +71,8 @@ func (p *Publisher) renew(old *kgo.Client) {
 	})
 }
 
-// madeAgain is the error of a message whose topic the client knows by a former id. It takes no lock,
-// because the client waits for it while it has no room for messages.
+// madeAgain is the error of a message whose topic has another id than in the client. It takes no
+// lock, because the client waits for it while it has no room for messages.
 func (p *Publisher) madeAgain(err error) error {
 	if stale := p.stale.Load(); stale != nil {
 		return core.Unavailable(fmt.Errorf("%w: restart the process, because %w", err, *stale))

@@ -19,21 +19,21 @@ var errUnsafeConfig = errors.New("franzbridge: unsafe options")
 type Config struct {
 	// Brokers are the addresses, as host:port, from which the client learns the cluster.
 	Brokers []string
-	// PublishTimeout must be the relay's relay.Config.PublishTimeout. The waits of the client are
+	// PublishTimeout must be the relay's relay.Config.PublishTimeout. The client's time limits are
 	// parts of it. It is at least 250 ms. Default: 5 s.
 	PublishTimeout time.Duration
 	// ClientID names this client in the broker's logs and quotas. Default: "ormoutbox".
 	ClientID string
-	// CloudEvents sends each event as a CloudEvent: the headers stay, and those of the CloudEvent
+	// CloudEvents sends each event as a CloudEvent: the headers stay, and the CloudEvent's headers
 	// come in addition. An event that breaks a rule of CloudEvents is refused when it is recorded.
 	// The Mapper is copied, and its Binding is set. Default: none.
 	CloudEvents *cloudevents.Mapper
-	// Options come after those of this package and may change them: TLS, SASL, compression, linger,
-	// hooks for metrics and tracing, a logger. Unsafe ones are refused. kgo.MaxBufferedRecords must
-	// stay above twice relay.Config.InFlight, or else the relay's workers wait for the client. A
-	// hook sees several clients: one more for the messages of refused batches, and new ones after a
-	// topic was made again. If it panics at them (kprom.Metrics does), such messages wait with an
-	// error.
+	// Options are applied after this package's options and may change them: TLS, SASL, compression,
+	// linger, hooks for metrics and tracing, a logger. Unsafe ones are refused.
+	// kgo.MaxBufferedRecords must stay above twice relay.Config.InFlight, or else the relay's
+	// workers wait for the client. A hook sees several clients: one more for the messages of
+	// refused batches, and new ones after a topic was made again. If it panics at them
+	// (kprom.Metrics does), such messages wait with an error.
 	Options []kgo.Opt
 	// AllowPartitioner accepts a partitioner in Options. A key must stay on the partition on which
 	// other producers of the topic put it.
@@ -46,8 +46,8 @@ const (
 	leastOverhead         = 100 * time.Millisecond // the least RequestTimeoutOverhead that the client takes
 )
 
-// partitioner is that of Kafka's Java client: murmur2 of the key, and without a key one partition
-// until its batch is full. Its own type tells it from those of callers.
+// partitioner works as Kafka's Java client: murmur2 of the key, and without a key one partition
+// until its batch is full. Its own type distinguishes it from callers' partitioners.
 type partitioner struct{ kgo.Partitioner }
 
 // options returns all options of the client. change come last.
@@ -61,7 +61,7 @@ func (c Config) options(change ...kgo.Opt) []kgo.Opt {
 		// A message is given up when its context ends, even if a broker may have it. Otherwise it
 		// would stay in the client, and each retry of the event would add another copy.
 		kgo.AllowIdempotentProduceCancellation(),
-		// The time limits end in this order: that of the broker, of the connection, of the publish.
+		// The time limits end in this order: the broker's, the connection's, the publish's.
 		kgo.ProduceRequestTimeout(t * 3 / 5), kgo.RequestTimeoutOverhead(max(t/5, leastOverhead)),
 		kgo.DialTimeout(t * 2 / 5),
 		kgo.RetryBackoffFn(func(failures int) time.Duration { return min(t/50<<min(failures, 10), t/5) }),
@@ -116,9 +116,9 @@ func (c Config) unsafe(client *kgo.Client) (problems []error) {
 		"DisableIdempotentWrite is set: a retry inside the client would store a message twice; leave it out, and "+
 			"give the user the right IdempotentWrite where brokers are older than 3.0")
 	id, _ := client.OptValue(kgo.TransactionalID).(string)
-	refuse(id != "", "TransactionalID is set: nobody would commit the transaction; leave it out, consumers "+
+	refuse(id != "", "TransactionalID is set: the transaction would not be committed; leave it out, consumers "+
 		"deduplicate by event id")
-	refuse(is(kgo.ManualFlushing), "ManualFlushing is set: nobody flushes; leave it out")
+	refuse(is(kgo.ManualFlushing), "ManualFlushing is set: messages would not be flushed; leave it out")
 	refuse(is(kgo.DefaultProduceTopicAlways), "DefaultProduceTopicAlways is set: events would go to another topic "+
 		"than theirs; leave it out")
 	refuse(is(kgo.StopProducerOnDataLossDetected), "StopProducerOnDataLossDetected is set: the client would refuse "+

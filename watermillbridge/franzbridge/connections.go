@@ -12,9 +12,9 @@ import (
 )
 
 // connections remembers why the last connection to a broker could not be opened. The client tries
-// again by itself, and its error says that the time is over.
+// again, and in the end its error is only a timeout.
 type connections struct {
-	brokers string // those of Config
+	brokers string // from Config
 	failure atomic.Pointer[error]
 }
 
@@ -26,7 +26,7 @@ func (c *connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ n
 		c.failure.Store(nil)
 		return
 	}
-	if errors.Is(err, syscall.ECONNRESET) { // the client's own text says it of other ends
+	if errors.Is(err, syscall.ECONNRESET) { // the client uses the text for other ends too
 		err = fmt.Errorf("%w: the server closed the connection; it may want TLS", err)
 	}
 	c.failure.Store(&err)

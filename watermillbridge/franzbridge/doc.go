@@ -1,7 +1,7 @@
 // Package franzbridge publishes an outbox to Kafka with franz-go, a client that has many messages
 // on their way at once. It is a [core.AsyncPublisher]: the relay hands events over and waits for no
-// answer. It knows no Watermill, and its messages are those of kafkabridge, so consumers need not
-// know which of the two sent them.
+// answer. It does not use Watermill, and its messages equal kafkabridge's, so consumers need not
+// distinguish the two.
 //
 //	publisher, err := franzbridge.NewPublisher(franzbridge.Config{Brokers: []string{"kafka-1:9092", "kafka-2:9092"}})
 //	outbox, err := core.New(core.Config{Repository: repository, Publisher: publisher})
@@ -10,8 +10,9 @@
 //
 // Messages are acknowledged by all replicas in sync, idempotent, and partitioned as Kafka's Java
 // client and kafkabridge do it. They are not compressed and do not linger: while a request is on
-// its way, the next batch fills. [Config].Options changes what is not a matter of safety, such as
-// TLS, SASL and compression. Unsafe settings are refused: the error names each one and the remedy.
+// its way, the next batch fills. [Config].Options changes settings that do not affect safety, such
+// as TLS, SASL and compression. Unsafe settings are refused: the error names each one and the
+// remedy.
 //
 // # Order
 //

@@ -46,5 +46,5 @@ func ExampleConfig() {
 	// Output:
 	// <nil>
 	// franzbridge: unsafe options:
-	// ManualFlushing is set: nobody flushes; leave it out
+	// ManualFlushing is set: messages would not be flushed; leave it out
 }

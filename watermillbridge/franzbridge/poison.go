@@ -21,12 +21,12 @@ import (
 var (
 	// ErrGroupInUse: a consumer reads with the group, so that the offsets of the group are its own.
 	// Choose another group.
-	ErrGroupInUse = errors.New("franzbridge: the group is that of a running consumer: choose another one")
+	ErrGroupInUse = errors.New("franzbridge: a consumer is running in this group: choose another group")
 
-	// ErrManyKept: the group cannot remember any more which messages were released behind messages
-	// that were kept. Release those at the head of the topic first.
-	ErrManyKept = errors.New("franzbridge: too many messages were kept between released ones: release those at the " +
-		"head of the topic first")
+	// ErrManyKept: the group cannot remember more messages that were released behind kept ones.
+	// Release the messages at the head of the topic first.
+	ErrManyKept = errors.New("franzbridge: too many messages were kept between released ones: release the messages " +
+		"at the head of the topic first")
 )
 
 // PoisonQueue is a topic with messages that consumers gave up. It reads the messages that were there
@@ -40,7 +40,7 @@ type PoisonQueue struct {
 	group  string
 	parts  map[int32]*partition
 	read   []*kgo.Record
-	last   *kgo.Record // what Next returned, until it is acknowledged
+	last   *kgo.Record // the last result of Next, until it is acknowledged
 }
 
 var _ inbox.Queue = (*PoisonQueue)(nil)
@@ -53,9 +53,9 @@ type partition struct {
 	metadata  string // of the last commit
 }
 
-// OpenPoisonQueue connects, and opens a topic. group remembers what was released; no consumer may
-// read with it. A topic that the cluster does not have is an error. Of cfg it uses Brokers, ClientID,
-// PublishTimeout and Options. The error may wrap ErrGroupInUse.
+// OpenPoisonQueue connects, and opens a topic. group remembers the released messages; no consumer
+// may read with it. A topic that the cluster does not have is an error. Of cfg it uses Brokers,
+// ClientID, PublishTimeout and Options. The error may wrap ErrGroupInUse.
 func OpenPoisonQueue(ctx context.Context, cfg Config, topic, group string) (*PoisonQueue, error) {
 	if topic == "" || group == "" {
 		return nil, errors.New("franzbridge: a poison queue needs a topic and a group")
@@ -81,7 +81,7 @@ func OpenPoisonQueue(ctx context.Context, cfg Config, topic, group string) (*Poi
 }
 
 func (q *PoisonQueue) open(ctx context.Context) error {
-	// Without the right to ask, Ack says it.
+	// Without the right to ask, Ack returns the error.
 	if groups, err := q.admin.DescribeGroups(ctx, q.group); err == nil && len(groups[q.group].Members) > 0 {
 		return ErrGroupInUse
 	}
@@ -117,7 +117,7 @@ func (q *PoisonQueue) open(ctx context.Context) error {
 	return nil
 }
 
-// committed returns what the group remembers.
+// committed returns the group's committed offsets.
 func (q *PoisonQueue) committed(ctx context.Context) (kadm.OffsetResponses, error) {
 	all, err := q.admin.FetchOffsetsForTopics(ctx, q.group, q.topic)
 	if err == nil {
@@ -126,7 +126,7 @@ func (q *PoisonQueue) committed(ctx context.Context) (kadm.OffsetResponses, erro
 	return all, err
 }
 
-// longestMetadata is what a broker takes beside an offset, less a message or two.
+// longestMetadata is the broker's limit for the metadata of an offset, less a message or two.
 // offset.metadata.max.bytes is 4096.
 const longestMetadata = 4096 - 64
 
@@ -239,7 +239,7 @@ func (q *PoisonQueue) Ack(ctx context.Context, msg inbox.Message) error {
 	return nil
 }
 
-// commit writes what is released into the group, together with what other releases have written.
+// commit writes the released offsets into the group, merged with those of other releases.
 func (q *PoisonQueue) commit(ctx context.Context, number int32, p *partition) error {
 	committed, err := q.committed(ctx)
 	if err != nil {

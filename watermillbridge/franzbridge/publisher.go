@@ -33,7 +33,7 @@ type Publisher struct {
 	clients
 }
 
-// topic is what is known of a topic.
+// topic is the client's view of a topic.
 type topic struct {
 	acked atomic.Int64 // when it last acknowledged a message, in Unix nanoseconds
 }
@@ -162,7 +162,7 @@ func (s *sending) failed(err error) {
 }
 
 func receipt(r *kgo.Record) string {
-	if r.Offset < 0 { // the broker has recognised a copy and does not say where the first one is
+	if r.Offset < 0 { // the broker has recognised a copy and does not return the place of the first one
 		return ""
 	}
 	b := make([]byte, 0, len(r.Topic)+24)
@@ -173,7 +173,7 @@ func receipt(r *kgo.Record) string {
 
 // Close waits until ctx ends for the messages that are on their way, and closes the connections.
 // Messages that are not acknowledged by then fail as unavailable, and so do later ones. Close the
-// Publisher after Run has returned. An error wraps that of ctx. A second Close does nothing.
+// Publisher after Run has returned. An error wraps ctx's error. A second Close does nothing.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	closed, client, alone := p.closed, p.client, p.alone

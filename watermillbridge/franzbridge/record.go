@@ -63,7 +63,7 @@ func newRecord(d *core.Delivery, mapper *cloudevents.Mapper) (*kgo.Record, error
 	return r, nil
 }
 
-// headers collects the headers of a message. ce are those of a CloudEvent, which win.
+// headers collects the headers of a message. ce are a CloudEvent's headers, which win.
 type headers struct {
 	list []kgo.RecordHeader
 	ce   map[string]string
@@ -156,10 +156,10 @@ func (h *headers) fields(d *core.Delivery) {
 	}
 }
 
-// CheckSize implements core.SizeChecker. It refuses an event whose message would be larger than
-// the largest batch, also with later attempts and as a replay. It refuses one whose topic has no
-// name in Kafka, and one that Config.CloudEvents cannot send. It builds no message for events far
-// below the limit. It waits for nothing, because it is called in transactions.
+// CheckSize implements core.SizeChecker. It refuses an event whose message would be larger than the
+// largest batch, also with later attempts and as a replay. It also refuses an event whose topic has
+// no name in Kafka, and one that Config.CloudEvents cannot send. It builds no message for events
+// far below the limit. It waits for nothing, because it is called in transactions.
 func (p *Publisher) CheckSize(e core.Event) error {
 	if err := checkTopic(e.Topic); err != nil {
 		return err

@@ -35,7 +35,7 @@ func (r *released) raise(floor int64) {
 	r.settle()
 }
 
-// merge adds those of another.
+// merge adds the spans of o.
 func (r *released) merge(o released) {
 	r.above = append(r.above, o.above...)
 	r.raise(o.floor)
@@ -61,7 +61,8 @@ func (r *released) settle() {
 // releasedPrefix begins the metadata.
 const releasedPrefix = "released:"
 
-// text returns those above the floor: each as its distance to what is before it, and its length.
+// text encodes the spans above the floor: each as its distance from the previous one, and its
+// length.
 func (r *released) text() string {
 	if len(r.above) == 0 {
 		return ""
@@ -75,7 +76,7 @@ func (r *released) text() string {
 	return releasedPrefix + base64.RawStdEncoding.EncodeToString(b)
 }
 
-// readReleased reads what a group has. Metadata that this package has not written say nothing.
+// readReleased decodes the metadata of a group. Metadata of other programs is ignored.
 func readReleased(floor int64, metadata string) released {
 	r := released{floor: floor}
 	text, ours := strings.CutPrefix(metadata, releasedPrefix)

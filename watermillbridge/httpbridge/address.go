@@ -13,7 +13,7 @@ import (
 // chose the URL, it may be an attack on your network.
 var errAddress = errors.New("httpbridge: connections to this address are not permitted")
 
-// special are networks that are not on the public internet, beside those that package netip knows.
+// special are networks that are not on the public internet, in addition to those in package netip.
 var special = func() (networks []netip.Prefix) {
 	for _, s := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", // this host; addresses of providers
@@ -28,8 +28,8 @@ var special = func() (networks []netip.Prefix) {
 	return networks
 }()
 
-// unicast is the only part of IPv6 in which addresses have been assigned. The rest is reserved, and
-// hosts have used parts of it to wrap IPv4 addresses (::ffff:0:0:0/96).
+// unicast is the only part of IPv6 in which addresses have been assigned. Other prefixes are
+// reserved, and hosts have used parts of them to wrap IPv4 addresses (::ffff:0:0:0/96).
 var unicast = netip.MustParsePrefix("2000::/3")
 
 // wraps are networks whose addresses contain an IPv4 address, at the given byte: NAT64 and 6to4.

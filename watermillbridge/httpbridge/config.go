@@ -55,17 +55,17 @@ type Config struct {
 	CloudEvents *cloudevents.Mapper
 
 	// Timeout is the longest time of a request, from the connection to the head of the answer. The
-	// context may end it earlier, as that of a relay does after relay.Config.PublishTimeout.
-	// Default: 10 s.
+	// context may end it earlier, as a relay's does after relay.Config.PublishTimeout. Default: 10
+	// s.
 	Timeout time.Duration
-	// MaxConnsPerHost is the number of connections to one host. More requests wait for one of them.
-	// Default: 32, which is relay.Config.Workers.
+	// MaxConnsPerHost is the number of connections to one host. Further requests wait for a free
+	// connection. Default: 32, which is relay.Config.Workers.
 	MaxConnsPerHost int
 	// MaxRetryAfter is the longest Retry-After that is honoured; a longer one counts as this one.
 	// At most 24 hours. Default: 10 minutes.
 	MaxRetryAfter time.Duration
 	// MaxBody is the largest body, in bytes. An event with a larger one is refused when it is
-	// recorded. Default: 1 MiB, the limit of an nginx that nobody has configured.
+	// recorded. Default: 1 MiB, nginx's default limit.
 	MaxBody int
 	// MaxMetadata is the largest value of Message-Metadata, in bytes. An event with a larger one is
 	// refused when it is recorded. Default: 7 KiB, because many servers take 8 KiB of one header.
@@ -82,8 +82,8 @@ type Config struct {
 	// TLS has certificates of clients and authorities. It is copied. InsecureSkipVerify is refused.
 	TLS *tls.Config
 	// Proxy returns the proxy of a request, as http.ProxyFromEnvironment does. The proxy connects
-	// to the endpoint then, so the proxy has to check addresses: this package checks only that of
-	// the proxy. Default: none.
+	// to the endpoint then, so the proxy has to check addresses: this package checks only the
+	// proxy's own address. Default: none.
 	Proxy func(*http.Request) (*url.URL, error)
 }
 

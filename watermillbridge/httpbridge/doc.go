@@ -33,12 +33,11 @@
 // # What an answer means
 //
 // [ClassOfStatus] lists every status. 2xx is accepted. An endpoint that is down, throttles, has
-// moved or does not know the client stops its topic, and its events spend no attempt. A request
-// that is wrong in itself (400, 413, 422) makes the event DEAD, and so does 410: the receiver wants
-// no more of it. Retry-After is honoured: nothing is sent to the endpoint before it is over, and
-// its topic is stopped for that time.
-// Redirects are not followed, because they would take the event to a place that nobody has
-// configured.
+// moved or rejects the client's credentials stops its topic, and its events spend no attempt. A
+// request that is wrong in itself (400, 413, 422) makes the event DEAD, and so does 410: the
+// receiver wants no more events. Retry-After is honoured: nothing is sent to the endpoint before it
+// is over, and its topic is stopped for that time. Redirects are not followed, because they would
+// take the event to an endpoint that is not configured.
 //
 // # Addresses
 //

@@ -22,7 +22,7 @@ import (
 // Errors that callers branch on with errors.Is.
 var (
 	// errNoEndpoint: Config.Endpoints has no endpoint for the topic. Its class is Unavailable: the
-	// event waits for a process that knows the topic.
+	// event waits for a process whose Endpoints have the topic.
 	errNoEndpoint = errors.New("httpbridge: the topic has no endpoint")
 	// ErrPaused: the endpoint has asked for a pause by Retry-After, which is not over. Nothing was
 	// sent. The topic, or the effect, waits until the pause is over.
@@ -151,10 +151,10 @@ func (p *Publisher) endpoint(topic string) (Endpoint, error) {
 	return e, nil
 }
 
-// Send posts a message that is not an event. Its errors have the classes of those of Publish, so the
+// Send posts a message that is not an event. Its errors have the same classes as Publish's, so the
 // handler of an effect returns them as they are. There are two differences. An Endpoint or a
 // Request that cannot be sent is permanent. An endpoint that asks for a pause puts off the message
-// alone (core.PutOff), because others of its channel go elsewhere. The receipt is that of
+// alone (core.PutOff), because others of its channel go elsewhere. The receipt is the same as from
 // PublishWithReceipt.
 func (p *Publisher) Send(ctx context.Context, to Endpoint, r Request) (receipt string, err error) {
 	if err := to.validate(p.cfg.AllowHTTP); err != nil {
@@ -222,7 +222,8 @@ func failure(ctx context.Context, host string, err error) error {
 		err = u.Err // the text of u has the URL
 	}
 	if ctx.Err() != nil {
-		// The relay judges timeouts: it knows whether other events were accepted meanwhile.
+		// Timeouts are left to the relay, which has seen whether other events were accepted
+		// meanwhile.
 		return &hostError{host, fmt.Errorf("httpbridge: no answer from %s: %w", host, ctx.Err())}
 	}
 	return core.Unavailable(&hostError{host, fmt.Errorf("httpbridge: %s cannot be reached: %w", host, err)})

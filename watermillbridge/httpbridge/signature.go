@@ -20,7 +20,7 @@ const (
 	headerIdempotencyKey   = "Idempotency-Key"
 )
 
-// ErrSignature: a request is not signed with one of the secrets, or is too old. Answer with 401,
+// ErrSignature: a request has no signature by one of the secrets, or is too old. Answer with 401,
 // and do not handle it.
 var ErrSignature = errors.New("httpbridge: the signature is not valid")
 
@@ -82,12 +82,12 @@ func macRequest(key []byte, h http.Header, body []byte) []byte {
 	return mac(derived.Sum(nil), h.Get(headerWebhookID), h.Get(headerWebhookTimestamp), append(all, body...))
 }
 
-// Verify checks a received request of a Publisher: it is signed with one of the secrets, and was
-// sent less than five minutes ago. The signature covers the body, Message-Metadata,
-// Idempotency-Key, Message-Uuid and the headers of Standard Webhooks: read no others. Metadata has
-// the event's own headers. body is the whole body as it was received. The error wraps ErrSignature,
-// unless a secret is invalid. After Verify, the receiver deduplicates by webhook-id, as the inbox
-// does, because a copy of the request is still valid for five minutes.
+// Verify checks a received request of a Publisher: one of the secrets signed it, and it was sent
+// less than five minutes ago. The signature covers the body, Message-Metadata, Idempotency-Key,
+// Message-Uuid and the headers of Standard Webhooks: read no others. Metadata has the event's own
+// headers. body is the whole body as it was received. The error wraps ErrSignature, unless a secret
+// is invalid. After Verify, the receiver deduplicates by webhook-id, as the inbox does, because a
+// copy of the request is still valid for five minutes.
 func Verify(h http.Header, body []byte, secrets ...string) error {
 	if h.Get(headerMetadata) == "" {
 		return fmt.Errorf("%w: Message-Metadata is missing: it was taken out, or the sender is no httpbridge (see "+
@@ -98,8 +98,8 @@ func Verify(h http.Header, body []byte, secrets ...string) error {
 
 // VerifyStandard checks a received request of another sender that follows Standard Webhooks, as
 // Verify does. Its signature covers the body, webhook-id and webhook-timestamp: read no other
-// header. Metadata returns the webhook-id alone. A request with Message-Metadata is refused: it is
-// one of a Publisher, and Verify checks it.
+// header. Metadata returns the webhook-id alone. A request with Message-Metadata is refused: it
+// comes from a Publisher, and Verify checks it.
 func VerifyStandard(h http.Header, body []byte, secrets ...string) error {
 	if len(h.Values(headerMetadata)) > 0 {
 		return fmt.Errorf("%w: Message-Metadata is not signed by Standard Webhooks: see Verify", ErrSignature)
@@ -108,8 +108,8 @@ func VerifyStandard(h http.Header, body []byte, secrets ...string) error {
 	return verify(h, "v1", secrets, func(key []byte) []byte { return mac(key, id, stamp, body) })
 }
 
-// verify checks the headers that every signature covers, and that one of the signatures is that of
-// a secret.
+// verify checks the headers that every signature covers, and that a secret matches one of the
+// signatures.
 func verify(h http.Header, version string, secrets []string, sum func(key []byte) []byte) error {
 	if err := checkHeaders(h); err != nil {
 		return err
@@ -145,8 +145,8 @@ func checkHeaders(h http.Header) error {
 	return nil
 }
 
-// doubled returns a header that receivers read and that stands twice. Of two values, a receiver may
-// read the one that was not checked.
+// doubled returns the name of a header that receivers read and that occurs twice. A receiver might
+// read the value that was not checked.
 func doubled(h http.Header) string {
 	for _, name := range append(signedHeaders[:], headerWebhookID, headerWebhookTimestamp, headerWebhookSignature) {
 		if len(h.Values(name)) > 1 {

@@ -19,9 +19,9 @@ import (
 //   - ClassTransient for 409, 500 and any status that is not listed: the event or the moment may be
 //     at fault. After core.Config.MaxAttempts the event is DEAD, unless the endpoint has accepted
 //     nothing else meanwhile.
-//   - ClassUnavailable for 1xx, redirects, 401, 402, 403, 404, 405, 407, 408, 421, 423, 425, 426, 428,
-//     429, 451, 501 and all above: the endpoint has moved, throttles, is down, or does not know the
-//     client. It costs no attempt.
+//   - ClassUnavailable for 1xx, redirects, 401, 402, 403, 404, 405, 407, 408, 421, 423, 425, 426,
+//     428, 429, 451, 501 and all above: the endpoint has moved, throttles, is down, or rejects the
+//     client's credentials. It costs no attempt.
 func ClassOfStatus(status int) core.Class {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotAcceptable, http.StatusGone, http.StatusLengthRequired,
@@ -41,7 +41,7 @@ func ClassOfStatus(status int) core.Class {
 	return core.ClassTransient
 }
 
-// StatusError is the answer of an endpoint that did not accept a request. Its class is that of
+// StatusError is the answer of an endpoint that did not accept a request. Its class is from
 // ClassOfStatus.
 type StatusError struct {
 	Endpoint   string        // scheme and host
@@ -51,7 +51,6 @@ type StatusError struct {
 	Body       string        // the first 200 bytes of the answer, without the endpoint's own headers
 }
 
-// Error names the endpoint, the status, and what the endpoint said.
 func (e *StatusError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "httpbridge: %s answered %d %s", e.Endpoint, e.Status, http.StatusText(e.Status))

@@ -35,7 +35,7 @@ func mark(err error) error {
 }
 
 // ofBatch reports whether err refuses a batch and would be held against each of its messages. The
-// broker and the client do not say which message is at fault, or that the batch is too large.
+// broker and the client do not name the message at fault, or that the batch is too large.
 func ofBatch(err error) bool {
 	var unencodable sarama.PacketEncodingError
 	if _, ok := errors.AsType[sarama.KError](err); !ok && !errors.As(err, &unencodable) {

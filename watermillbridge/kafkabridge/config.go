@@ -54,8 +54,8 @@ type Config struct {
 	Decorate func(message.Publisher) message.Publisher
 
 	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
-	// errors that this package does not know. Its Receipt is not used. If its CheckSize is nil and
-	// Marshal is not set, CheckSize checks Producer.MaxMessageBytes. If Marshal is set and
+	// errors that this package does not classify. Its Receipt is not used. If its CheckSize is nil
+	// and Marshal is not set, CheckSize checks Producer.MaxMessageBytes. If Marshal is set and
 	// MaxPayload is 0, MaxPayload becomes Producer.MaxMessageBytes: set it lower if your Marshal
 	// adds to the payload, and higher if it compresses it.
 	Bridge watermillbridge.Config
@@ -77,7 +77,7 @@ func SaramaConfig(publishTimeout time.Duration) *sarama.Config {
 	c.Producer.Return.Successes = true
 	c.Producer.Return.Errors = true
 
-	// The time limits end in this order: that of the broker, of the connection, of the publish.
+	// The time limits end in this order: the broker's, the connection's, the publish's.
 	c.Producer.Timeout = publishTimeout * 3 / 5
 	c.Net.ReadTimeout, c.Net.WriteTimeout = publishTimeout*4/5, publishTimeout*4/5
 	c.Net.DialTimeout = publishTimeout * 2 / 5
@@ -146,11 +146,11 @@ func unsafeSettings(s *sarama.Config, timeout time.Duration, anyPartitioner bool
 		s.Net.MaxOpenRequests)
 	refuse(p.Retry.Max < 1, "Producer.Retry.Max is %d: every change of a leader fails publishes, and idempotence "+
 		"needs it; set 1 or more", p.Retry.Max)
-	refuse(!p.Return.Successes, "Producer.Return.Successes is false: nobody would hear of the outcome; set true")
-	refuse(!p.Return.Errors, "Producer.Return.Errors is false: nobody would hear of the outcome; set true")
+	refuse(!p.Return.Successes, "Producer.Return.Successes is false: the outcome would be lost; set true")
+	refuse(!p.Return.Errors, "Producer.Return.Errors is false: the outcome would be lost; set true")
 	refuse(p.Transaction.ID != "",
-		"Producer.Transaction.ID is set: nobody would commit the transaction; leave it empty, consumers deduplicate "+
-			"by event id")
+		"Producer.Transaction.ID is set: the transaction would not be committed; leave it empty, consumers "+
+			"deduplicate by event id")
 	refuse(!anyPartitioner && !isOurs(p.Partitioner),
 		"Producer.Partitioner is not NewPartitioner: a key would move when Debezium or a Java producer sends it; "+
 			"set kafkabridge.NewPartitioner, or Config.AllowPartitioner if nobody else writes to the topics")

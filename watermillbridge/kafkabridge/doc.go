@@ -17,11 +17,11 @@
 // # Errors
 //
 // A message that can never be accepted (too large, an illegal topic name) is permanent. Kafka
-// refuses a batch for one of its messages, or because the batch is too large, so each message is
-// sent again alone before it is judged. An outage, throttling, missing rights and a missing topic
-// stop the topic and cost its events no attempt. A partition without a leader holds up only its own
-// keys. After three failures Sarama's own circuit breaker refuses everything for ten seconds, even
-// if the broker is back. So recovery can take that long.
+// refuses a batch because of a single message, or because the batch is too large, so each message
+// is sent again alone before it is judged. An outage, throttling, missing rights and a missing
+// topic stop the topic and cost its events no attempt. A partition without a leader holds up only
+// its own keys. After three failures Sarama's own circuit breaker refuses everything for ten
+// seconds, even if the broker is back. So recovery can take that long.
 //
 // An event that is too large for Producer.MaxMessageBytes, key and headers included, is refused
 // when it is recorded. Keep that setting at or below max.message.bytes of the topics: this package
@@ -41,7 +41,7 @@
 //
 // # Topics
 //
-// Create topics before you use them. A topic that the broker creates by itself has the broker's
-// default number of partitions and replicas, and its first publish needs a retry. For topics that
-// must survive the loss of a broker, use three replicas and min.insync.replicas=2.
+// Create topics before you use them. A topic that the broker auto-creates has the broker's default
+// number of partitions and replicas, and its first publish needs a retry. For topics that must
+// survive the loss of a broker, use three replicas and min.insync.replicas=2.
 package kafkabridge

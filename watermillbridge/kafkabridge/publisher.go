@@ -124,7 +124,7 @@ func send(by *producer, topic string, msg *message.Message, s *sent) error {
 	return pub.Publish(topic, msg)
 }
 
-// sendAlone sends a message again as a batch of its own. What Kafka then says concerns the message.
+// sendAlone sends a message again as a batch of its own. Kafka's answer then concerns this message.
 func (k *publisher) sendAlone(topic string, msg *message.Message, s *sent) error {
 	ctx := msg.Context()
 	select {
@@ -160,7 +160,7 @@ func (k *publisher) judge(err error, s *sent) error {
 	return err
 }
 
-// WaitsFor returns what a publish waits for that has no answer.
+// WaitsFor returns the reason why a publish has no answer yet.
 func (k *publisher) WaitsFor() error { return k.together.WaitsFor() }
 
 // Close implements message.Publisher.

@@ -22,13 +22,13 @@ import (
 type SubscriberConfig struct {
 	// Brokers are the addresses, as host:port, from which the client learns the cluster.
 	Brokers []string
-	// Group is the consumer group, whose offsets say what was handled. Use one group for each
-	// handler of a Router, because each call of Subscribe is a member of its own.
+	// Group is the consumer group, whose offsets record the handled messages. Use one group for
+	// each handler of a Router, because each call of Subscribe is a member of its own.
 	Group string
-	// Instance names this process among those of its group, and is the same after a restart (such
-	// as the name of a pod of a StatefulSet). The group then gives the partitions of a process that
-	// was killed to its successor at once. Without it the successor waits until the session of the
-	// dead process has timed out (10 s). Two members with one name shut each other out, so call
+	// Instance names this process in its group, and is the same after a restart (such as the name
+	// of a pod of a StatefulSet). The group then gives the partitions of a process that was killed
+	// to its successor at once. Without it the successor waits until the session of the dead
+	// process has timed out (10 s). Two members with one name shut each other out, so call
 	// Subscribe of such a subscriber once. Default: none.
 	Instance string
 	// Version is the oldest version of the brokers. Default: 2.8.0, which Kafka 4 understands too.
@@ -48,7 +48,7 @@ type SubscriberConfig struct {
 	Sarama *sarama.Config
 	// Tracer traces messages. Default: none.
 	Tracer kafka.SaramaTracer
-	// Logger gets what goes wrong between the client and the brokers. Default: core.DefaultLogger,
+	// Logger gets problems between the client and the brokers. Default: core.DefaultLogger,
 	// warnings and errors to slog.Default().
 	Logger *slog.Logger
 }
@@ -77,7 +77,7 @@ func SubscriberSaramaConfig() *sarama.Config {
 // next message when the one before is acknowledged. A rejected message is delivered again, so it
 // holds up its partition.
 //
-// Metadata outbox_source (core.HeaderSource) says where the message was read. An inbox keeps it, so
+// Metadata outbox_source (core.HeaderSource) is where the message was read. An inbox keeps it, so
 // lists of dead events have topic, partition and offset.
 func NewSubscriber(cfg SubscriberConfig) (*kafka.Subscriber, error) {
 	s, err := cfg.sarama()
@@ -123,7 +123,7 @@ func (c SubscriberConfig) sarama() (*sarama.Config, error) {
 	for i, b := range c.Brokers {
 		refuse(b == "", "Brokers[%d] is empty", i)
 	}
-	refuse(c.Group == "", "Group is empty: without a group nobody remembers what was handled, and a restart skips "+
+	refuse(c.Group == "", "Group is empty: without a group no offsets are kept, and a restart skips "+
 		"messages or reads all of them again; choose a name and keep it")
 	refuse(c.CommitInterval < 0, "CommitInterval %s is negative", c.CommitInterval)
 	refuse(c.NackPause < 0, "NackPause %s is negative", c.NackPause)
@@ -167,7 +167,7 @@ func unsafeForConsumers(s *sarama.Config) (problems link.Problems) {
 	refuse(c.IsolationLevel != sarama.ReadCommitted,
 		"Consumer.IsolationLevel is ReadUncommitted: messages of aborted transactions are delivered too, and are of "+
 			"events that never happened; set sarama.ReadCommitted")
-	refuse(!c.Return.Errors, "Consumer.Return.Errors is false: nobody would hear of errors; set true")
+	refuse(!c.Return.Errors, "Consumer.Return.Errors is false: errors would be lost; set true")
 	refuse(!s.Version.IsAtLeast(sarama.V0_11_0_0),
 		"Version is %s: it has no headers, and without them a message has no event id; set 0.11 or newer", s.Version)
 	return problems

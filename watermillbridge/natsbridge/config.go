@@ -22,15 +22,17 @@ var errUnsafeConfig = errors.New("natsbridge: unsafe NATS configuration")
 // Config configures a Publisher. Only URL is required.
 type Config struct {
 	// URL has the servers, separated by commas: nats://user:password@host:4222,host2:4222, or
-	// tls:// with TLS. A user is that of the hosts behind it. Another user begins with nats://
+	// tls:// with TLS. A user applies to the hosts behind it. Another user begins with nats://
 	// again.
 	URL string
-	// Options are those of nats.Connect, for credentials and TLS. They change the settings of this
-	// package: reconnect without end, do not buffer, connect within ConnectTimeout, and the name
-	// "ormoutbox". Unsafe ones are refused. Options that are pointers are shared with the caller.
+	// Options are options of nats.Connect, for credentials and TLS. They change the settings of
+	// this package: reconnect without end, do not buffer, connect within ConnectTimeout, and the
+	// name "ormoutbox". Unsafe ones are refused. Options that are pointers are shared with the
+	// caller.
 	Options []nats.Option
-	// ConnectTimeout bounds connecting to one of the servers. For all servers it must be shorter
-	// than relay.Config.PublishTimeout, or its errors come too late to be told. Default: 2 s.
+	// ConnectTimeout bounds connecting to each of the servers. For all servers together it must be
+	// shorter than relay.Config.PublishTimeout, or its errors come too late to be reported.
+	// Default: 2 s.
 	ConnectTimeout time.Duration
 
 	// Stream returns the name of the stream that has a topic. It is for a user who has no right to
@@ -55,7 +57,7 @@ type Config struct {
 	Decorate func(message.Publisher) message.Publisher
 
 	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
-	// errors that Classify does not know. Its Receipt and RowIDMetadata are not used. If its
+	// errors that Classify leaves transient. Its Receipt and RowIDMetadata are not used. If its
 	// CheckSize is nil and Marshal is not set, CheckSize checks the limits of server and stream. If
 	// Marshal is set and MaxPayload is 0, MaxPayload becomes MaxMessageBytes.
 	Bridge watermillbridge.Config
@@ -79,7 +81,7 @@ func (c *Config) validate() (*nats.Options, error) {
 	return connectOptions(c.URL, c.ConnectTimeout, c.Bridge.Logger, c.Options)
 }
 
-// connectOptions returns the options of this package, changed by those of the caller.
+// connectOptions returns the options of this package, changed by the caller's.
 func connectOptions(url string, timeout time.Duration, log *slog.Logger, by []nats.Option) (*nats.Options, error) {
 	o := nats.GetDefaultOptions()
 	for _, set := range append([]nats.Option{

@@ -16,7 +16,7 @@ import (
 var ErrUnsafeConsumer = errors.New("natsbridge: unsafe consumer")
 
 // durable returns the durable consumer of a topic, and makes it if there is none. AckWait and
-// MaxAckPending of the configuration win over those of the server.
+// MaxAckPending of the configuration win over the server's.
 func (c *SubscriberConfig) durable(ctx context.Context, js jetstream.JetStream, topic string) (
 	jetstream.Consumer, error,
 ) {

@@ -9,8 +9,8 @@
 // metadata are headers.
 //
 // [Subscriber] is a message.Subscriber that loses no message when its process stops, is killed or
-// loses the server. watermill-nats with NATSMarshaler reads the same messages; docs/nats.md says
-// what it needs.
+// loses the server. watermill-nats with NATSMarshaler reads the same messages; docs/nats.md lists
+// the necessary settings.
 //
 // # Streams
 //
@@ -31,8 +31,8 @@
 //
 // [Classify] lists them. A message that is too large or has no valid subject is permanent. An
 // outage, missing rights, and a stream that is missing or full stop the topic and cost its events
-// no attempt. The connection is opened by the first publish and comes back by itself, without end.
-// Nothing is buffered meanwhile.
+// no attempt. The connection is opened by the first publish and reconnects without end. Nothing is
+// buffered meanwhile.
 //
 // # Watermill
 //

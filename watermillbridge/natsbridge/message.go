@@ -18,8 +18,8 @@ import (
 const (
 	// uuidHeader has the UUID of a message of Watermill.
 	uuidHeader = "_watermill_message_uuid"
-	// serverPrefix begins the headers that tell the server what to do, such as deleting the
-	// stream's other messages (Nats-Rollup).
+	// serverPrefix begins the headers that control the server, such as deleting the stream's other
+	// messages (Nats-Rollup).
 	serverPrefix = "Nats-"
 )
 

@@ -130,7 +130,7 @@ func (p *publisher) judge(server, topic string, s stream, err error) error {
 // codeOtherStream is the answer of a stream that is not the expected one.
 const codeOtherStream = 10060
 
-// marked returns err with its class, if Classify knows it.
+// marked returns err with its class, unless Classify returns ClassTransient.
 func marked(err error) error {
 	if class := Classify(err); class != core.ClassTransient {
 		return class.Mark(err)
@@ -138,7 +138,7 @@ func marked(err error) error {
 	return err
 }
 
-// WaitsFor returns what a publish waits for that has no answer.
+// WaitsFor returns the reason why a publish has no answer yet.
 func (p *publisher) WaitsFor() error {
 	if s, ok := p.link.Last(); ok {
 		if err := s.waitsFor(); err != nil {

@@ -150,10 +150,9 @@ func (r *reading) deliver(ctx, work context.Context, m jetstream.Msg) {
 	}
 }
 
-// answer tells the server what the handler answered. It tries again after a short outage: the
-// message would come again after AckWait, and with MaxAckPending 1 no other until then. It returns
-// when the server has an acknowledgement, because the next message may come before a lost one is
-// noticed.
+// answer sends the handler's answer to the server. It tries again after a short outage: the message
+// would come again after AckWait, and with MaxAckPending 1 no other until then. It returns when the
+// server has an acknowledgement, because the next message may come before a lost one is noticed.
 func (r *reading) answer(msg *message.Message, send func(context.Context) error) {
 	wait, done := context.WithTimeout(context.Background(), min(r.cfg.AckWait, 5*time.Second))
 	defer done()
@@ -175,15 +174,15 @@ func (r *reading) answer(msg *message.Message, send func(context.Context) error)
 	}
 }
 
-// tell logs that the server was not told how far a message is.
+// tell logs that the server did not get the answer to a message.
 func (r *reading) tell(msg *message.Message, err error) {
 	if err != nil {
-		r.cfg.Logger.Warn("natsbridge: the server was not told about a message, which is delivered again", "topic",
-			r.topic, "group", r.cfg.Group, "source", msg.Metadata[core.HeaderSource], "error", err)
+		r.cfg.Logger.Warn("natsbridge: the server did not get the answer to a message, which is delivered again",
+			"topic", r.topic, "group", r.cfg.Group, "source", msg.Metadata[core.HeaderSource], "error", err)
 	}
 }
 
-// received returns a message of NATS as one of Watermill. A message that no bridge has sent gets
+// received converts a message of NATS to Watermill's. A message that no bridge has sent gets
 // stream@sequence as its UUID.
 func received(m jetstream.Msg, topic string) *message.Message {
 	msg := message.NewMessage(m.Headers().Get(uuidHeader), m.Data())

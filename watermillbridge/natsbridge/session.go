@@ -18,10 +18,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/internal/link"
 )
 
-// session is a connection. The client opens a broken one again by itself, and gives it up when the
-// server refuses its credentials again and again: then there is a new session. So there is after a
-// publish that got no answer, because the server may have lost the subscription to the answers, or
-// hang.
+// session is a connection. The client reopens a broken one, and gives it up when the server refuses
+// its credentials again and again: then there is a new session. So there is after a publish that
+// got no answer, because the server may have lost the subscription to the answers, or hang.
 type session struct {
 	conn *nats.Conn
 	js   jetstream.JetStream
@@ -29,7 +28,7 @@ type session struct {
 
 	mu     sync.Mutex
 	failed error               // why the connection broke, or was not made anew
-	topics map[string]*waiting // those with publishes that wait
+	topics map[string]*waiting // topics with waiting publishes
 	silent string              // the server that did not answer: the session is not used any more
 }
 
@@ -44,7 +43,7 @@ type wait struct {
 	topic  string
 	before int             // answers to others when it began
 	asks   bool            // for the stream of the topic
-	ctx    context.Context //nolint:containedctx // it is that of the publish
+	ctx    context.Context //nolint:containedctx // it is the publish's
 	end    context.CancelCauseFunc
 }
 
@@ -133,7 +132,7 @@ func (s *session) begin(ctx context.Context, topic string) (bound context.Contex
 	return bound, w
 }
 
-// knows notes that a publish has the stream of its topic, and asks for it no more.
+// knows records that a publish has the stream of its topic, so that it is not asked for again.
 func (s *session) knows(w *wait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

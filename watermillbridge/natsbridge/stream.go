@@ -27,7 +27,7 @@ var (
 // stream is the stream of a topic.
 type stream struct {
 	name       string
-	maxMessage int // bytes; 0: no limit beside that of the server
+	maxMessage int // bytes; 0: only the server's limit
 	asked      time.Time
 }
 
@@ -36,7 +36,7 @@ type stream struct {
 const checkEvery = time.Minute
 
 // known returns the stream of a topic if the server was asked lately. Otherwise the first caller
-// asks again, and the others go on with what is known.
+// asks again, and the others go on with the previous answer.
 func (p *publisher) known(topic string, now time.Time) (stream, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func unsafeStream(c *jetstream.StreamConfig) (problems link.Problems) {
 }
 
 // Check connects with cfg and returns an error unless each topic has a stream that keeps its
-// messages. Call it when a process starts, if it shall not start without its streams; a Publisher
+// messages. Call it when a process starts, if it should not start without its streams; a Publisher
 // checks the same before the first event of a topic. The error names the problem of every topic.
 func Check(ctx context.Context, cfg Config, topics ...string) error {
 	o, err := cfg.validate()

@@ -21,8 +21,8 @@ import (
 // acknowledged it. One that is rejected, or whose process dies, is delivered again; an inbox makes
 // that a duplicate.
 //
-// Metadata outbox_source (core.HeaderSource) is topic/0/sequence, where the sequence is that of the
-// stream. An inbox keeps it, so lists of dead events have it as the offset.
+// Metadata outbox_source (core.HeaderSource) is topic/0/sequence, with the sequence of the stream.
+// An inbox keeps it, so lists of dead events have it as the offset.
 type Subscriber struct {
 	cfg     SubscriberConfig
 	link    link.Link[*session]
@@ -44,7 +44,7 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	}
 	s := &Subscriber{cfg: cfg, link: newLink(cfg.Logger, options), closing: make(chan struct{})}
 	s.link.HangUp = func(c *session) error {
-		if c.conn.IsConnected() { // a rejected message that the server did not hear of comes after AckWait
+		if c.conn.IsConnected() { // a rejected message whose rejection was lost comes after AckWait
 			_ = c.conn.FlushTimeout(time.Second)
 		}
 		c.conn.Close()
@@ -55,11 +55,11 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 
 // Subscribe implements message.Subscriber. A topic is a subject, or one with wildcards, of one
 // stream that exists. Its messages come until ctx ends or Close is called; then the channel is
-// closed. Handlers that have a message get CloseTimeout to finish. After an outage, and if the
-// consumer was deleted on the server, it goes on by itself. It stops reading, with warnings, while
-// a person has made the consumer unsafe.
+// closed. Handlers that have a message get CloseTimeout to finish. It continues after an outage,
+// and if the consumer was deleted on the server. It stops reading, with warnings, while a person
+// has made the consumer unsafe.
 //
-// Errors: watermillbridge.ErrClosed, ErrNoStream, ErrUnsafeConsumer, and those of the connection.
+// Errors: watermillbridge.ErrClosed, ErrNoStream, ErrUnsafeConsumer, and errors of the connection.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if err := checkFilter(topic); err != nil {
 		return nil, err

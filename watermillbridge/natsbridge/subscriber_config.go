@@ -17,11 +17,11 @@ import (
 type SubscriberConfig struct {
 	// URL has the servers, separated by commas: nats://host:4222, or tls://host:4222.
 	URL string
-	// Group names the processes that share the messages of a topic. The server remembers what they
-	// have handled, in a durable consumer whose name is the group and the topic. Use one group for
-	// each handler of a Router. The name has no dots, blanks, slashes or wildcards.
+	// Group names the processes that share the messages of a topic. The server remembers the
+	// handled messages, in a durable consumer whose name is the group and the topic. Use one group
+	// for each handler of a Router. The name has no dots, blanks, slashes or wildcards.
 	Group string
-	// Options are those of nats.Connect, as in Config.
+	// Options are options of nats.Connect, as in Config.
 	Options []nats.Option
 	// ConnectTimeout bounds connecting. Default: 2 s.
 	ConnectTimeout time.Duration
@@ -30,22 +30,22 @@ type SubscriberConfig struct {
 	Stream func(topic string) string
 
 	// MaxAckPending is how many messages of a topic the group may handle at once. With 1 it keeps
-	// the order of the stream, and so that of every key. Default: 1.
+	// the order of the stream, and so the order of every key. Default: 1.
 	MaxAckPending int
-	// AckWait is how long after the end of a process that was killed another one gets its message.
-	// A handler may take longer, because the subscriber tells the server that it still works. Lower
-	// it only while no process of the group runs: a slow handler of a process that still has the
-	// longer one would tell it too late, and another process would get its message. Default: 30 s.
+	// AckWait is how long after a process was killed another one gets its message. A handler may
+	// take longer, because the subscriber reports progress to the server. Lower it only while no
+	// process of the group runs: a process that still has the longer one would report progress of a
+	// slow handler too late, and another process would get its message. Default: 30 s.
 	AckWait time.Duration
 	// NackPause is how long a rejected message waits until it is delivered again. An inbox pauses
 	// itself. Default: 100 ms.
 	NackPause time.Duration
-	// CloseTimeout is how long Close waits for handlers that have a message. The messages of those
-	// that take longer are delivered again. Default: 30 s.
+	// CloseTimeout is how long Close waits for handlers that have a message. Messages of slower
+	// handlers are delivered again. Default: 30 s.
 	CloseTimeout time.Duration
 
-	// Logger gets what goes wrong between the client and the server. Default: core.DefaultLogger,
-	// warnings and errors to slog.Default().
+	// Logger gets problems between the client and the server. Default: core.DefaultLogger, warnings
+	// and errors to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -59,8 +59,8 @@ func (c *SubscriberConfig) validate() (*nats.Options, error) {
 		}
 	}
 	refuse(c.URL == "", "URL is empty")
-	refuse(c.Group == "", "Group is empty: without a group nobody remembers what was handled; choose a name and keep "+
-		"it")
+	refuse(c.Group == "", "Group is empty: without a group the server does not remember handled messages; choose a "+
+		"name and keep it")
 	refuse(strings.ContainsAny(c.Group, " \t\r\n.*>/\\"), "Group %.100q has a dot, a blank, a slash or a wildcard",
 		c.Group)
 	refuse(c.MaxAckPending < 0, "MaxAckPending %d is negative", c.MaxAckPending)

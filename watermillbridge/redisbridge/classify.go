@@ -39,7 +39,7 @@ var (
 //   - ClassUnavailable: the server cannot be reached or used now. Examples: no connection is free;
 //     the server loads its data, is a replica, is full (maxmemory), cannot save, or has too few
 //     replicas; rights are missing; the topic's key is not a stream.
-//   - ClassTransient: every other error, which relay.Config.Classifier then judges. It knows
+//   - ClassTransient: every other error, which relay.Config.Classifier then judges. It recognises
 //     network errors.
 func Classify(err error) core.Class {
 	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) ||

@@ -46,7 +46,7 @@ type Config struct {
 	Decorate func(message.Publisher) message.Publisher
 
 	// Bridge configures the parts that every bridge to Watermill has. Its Classifier sees only
-	// errors that Classify does not know. Its Receipt is not used. If its MaxPayload is 0, it
+	// errors that Classify leaves transient. Its Receipt is not used. If its MaxPayload is 0, it
 	// becomes 512 MB, the limit of a Redis string.
 	Bridge watermillbridge.Config
 }

@@ -21,10 +21,10 @@
 //
 // # Trimming
 //
-// Nothing is trimmed unless [Config].MaxLen is set, because MAXLEN deletes entries that nobody has
-// read. Trim a stream from the side of its consumers, with XTRIM MINID up to the last entry that
-// every group has acknowledged. A stream that is never trimmed fills the memory; then the topic
-// waits until there is room.
+// Nothing is trimmed unless [Config].MaxLen is set, because MAXLEN deletes unread entries. Trim a
+// stream from the side of its consumers, with XTRIM MINID up to the last entry that every group has
+// acknowledged. A stream that is never trimmed fills the memory; then the topic waits until there
+// is room.
 //
 // # Copies
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Names of the fields of an entry, which are those of watermill-redisstream.
+// Names of the fields of an entry, the same as in watermill-redisstream.
 const (
 	fieldUUID     = "_watermill_message_uuid"
 	fieldMetadata = "metadata"

@@ -65,7 +65,7 @@ type publisher struct {
 	warned atomic.Bool // warnings about the server are logged once
 }
 
-// checked is what is known of the servers. The client connects to them by itself.
+// checked is the result of a check of the servers. The client connects to them.
 type checked struct {
 	at      time.Time
 	longest int64       // proto-max-bulk-len; 0: not known
@@ -122,7 +122,7 @@ func (p *publisher) publish(topic string, msg *message.Message) error {
 }
 
 // checkWithin bounds a check. It ends before relay.Config.PublishTimeout, so that its error is
-// told.
+// reported.
 const checkWithin = 4 * time.Second
 
 // check checks the servers.
@@ -157,8 +157,8 @@ func (c *checked) tooLong(values []any) error {
 	return nil
 }
 
-// checkSize is the watermillbridge.Config.CheckSize. It knows the limit of the server after the
-// first publish.
+// checkSize is the watermillbridge.Config.CheckSize. It has the limit of the server after the first
+// publish.
 func (p *publisher) checkSize(e core.Event) error {
 	if c, ok := p.link.Last(); ok {
 		return c.tooLong([]any{fieldPayload, e.Payload})
@@ -171,7 +171,7 @@ func (p *publisher) add(ctx context.Context, args *redis.XAddArgs) (id string, e
 	if p.cfg.Replicas == 0 {
 		return p.cfg.Client.XAdd(ctx, args).Result()
 	}
-	pipe := p.cfg.Client.Pipeline() // WAIT is about what its own connection has written
+	pipe := p.cfg.Client.Pipeline() // WAIT covers the writes of its own connection
 	added := pipe.XAdd(ctx, args)
 	replicas := redis.NewIntCmd(ctx, "wait", p.cfg.Replicas, p.cfg.ReplicaTimeout.Milliseconds())
 	_ = pipe.Process(ctx, replicas)
@@ -187,7 +187,7 @@ func (p *publisher) add(ctx context.Context, args *redis.XAddArgs) (id string, e
 	return added.Val(), nil
 }
 
-// marked returns err with its class, if it has none and Classify knows it.
+// marked returns err with its class, unless it has one or Classify returns ClassTransient.
 func marked(err error) error {
 	if _, ok := core.ClassOf(err); ok {
 		return err
@@ -198,7 +198,7 @@ func marked(err error) error {
 	return err
 }
 
-// WaitsFor returns what a publish waits for that has no answer.
+// WaitsFor returns the reason why a publish has no answer yet.
 func (p *publisher) WaitsFor() error { return p.link.WaitsFor() }
 
 // Close implements message.Publisher.

@@ -23,7 +23,7 @@ import (
 var ErrUnsafeServer = errors.New("redisbridge: unsafe Redis server")
 
 // Check returns an error unless the server of cfg keeps what it acknowledges, and logs warnings as
-// Publisher does. Call it when a process starts, if it shall not start with such a server; a
+// Publisher does. Call it when a process starts, if it should not start with such a server; a
 // Publisher checks the same before the first event of a connection.
 func Check(ctx context.Context, cfg Config) error {
 	if err := cfg.validate(); err != nil {
@@ -60,7 +60,7 @@ func checkServers(ctx context.Context, cfg *Config) (longest int64, err error) {
 	return longest, err
 }
 
-// maxValue returns proto-max-bulk-len of a server, or 0 if the server does not tell it. Managed
+// maxValue returns proto-max-bulk-len of a server, or 0 if the server does not return it. Managed
 // servers often forbid to ask.
 func maxValue(ctx context.Context, c redis.Cmdable) int64 {
 	const setting = "proto-max-bulk-len"
@@ -101,7 +101,7 @@ func checkServer(ctx context.Context, c redis.Cmdable, cfg *Config) error {
 	return nil
 }
 
-// mayWantTLS adds to an error of a connection without TLS what it may mean.
+// mayWantTLS adds a possible cause to an error of a connection without TLS.
 func mayWantTLS(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		return fmt.Errorf("%w: the server closed the connection; it may want TLS", err)

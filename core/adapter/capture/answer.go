@@ -66,8 +66,8 @@ func (a *Answer) plain() {
 	}
 }
 
-// Server keeps what a Capture has asked the database about itself. An adapter has one for each
-// database. The zero value is ready for use. It is safe for use by several goroutines.
+// Server caches answers of the database about itself. An adapter has one for each database. The
+// zero value is ready for use. It is safe for use by several goroutines.
 type Server struct {
 	mu      sync.Mutex
 	asked   bool
@@ -96,7 +96,7 @@ func (u unique) quoted() *unique {
 	return &q
 }
 
-// isMariaDB tells MariaDB, which has RETURNING, from MySQL.
+// isMariaDB reports whether the server is MariaDB, which has RETURNING, and not MySQL.
 func (v *Server) isMariaDB(ctx context.Context, s Session) (bool, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -28,15 +28,15 @@ type Capture struct {
 
 	ended     bool                 // the context had ended before, so that nothing was sent
 	params    int                  // of the text
-	returns   bool                 // the text has a RETURNING, if the ORM says so
+	returns   bool                 // the text has a RETURNING, if the ORM reports it
 	sent      bool                 // the statement was executed
 	rows      []row                // in the order in which the database named them
 	unordered bool                 // that is not the order of the models
 	by        *unique              // the key by which rows are looked for; nil: the primary key
-	rest      [][]any              // of each row of VALUES, the columns of the key after one that is counted
+	rest      [][]any              // for each row of VALUES, the columns of the key after a counted one
 	others    []unique             // the other unique keys of the table, if they matter
-	extra     int                  // columns after those of the statement, for the filter alone
-	filter    func(row []any) bool // tells whether a returned row is one that was changed; nil: all are
+	extra     int                  // columns after the statement's, for the filter alone
+	filter    func(row []any) bool // reports whether a returned row was changed; nil: all were
 	told      []row                // each row once, as it was in the end
 
 	*captured // of one Publish, which has an outcome of its own
@@ -85,12 +85,12 @@ func (c *Capture) refuse(err error) {
 	c.lift = c.tx.RefuseCommit(err)
 }
 
-// Exec executes a statement that returns no rows to the ORM. RowsAffected of the result is what it
-// would be without the capture.
+// Exec executes a statement that returns no rows to the ORM. RowsAffected of the result is the same
+// as without the capture.
 func (c *Capture) Exec(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
 	res, err := c.exec(ctx, s, text, args)
 	if err != nil {
-		c.told = nil // what is refused is not told
+		c.told = nil // a refused statement has no events
 	}
 	return res, err
 }
@@ -318,8 +318,8 @@ func once(rows []row) []row {
 	return told
 }
 
-// bits is a column that says which model with a Recorder is which row, so that the database
-// compares keys and not their texts. used is the number of arguments before it.
+// bits is a column that assigns rows to the models with a Recorder, so that the database compares
+// keys and not their texts. used is the number of arguments before it.
 func (c *Capture) bits(used int) (column string, args []any) {
 	if c.st.Op == core.OpCreate && !c.st.DoNothing && !c.unordered {
 		return "", nil // every row is inserted, in the order of the models
@@ -426,8 +426,8 @@ func (c *Capture) mapped(ctx context.Context, into *captured, on []adapter.Mappe
 	return nil
 }
 
-// TellRecorded publishes what was recorded on the models since the statement was sent: by their
-// hooks, or by hooks of their associations.
+// TellRecorded publishes events that were recorded on the models since the statement was sent: by
+// their hooks, or by hooks of their associations.
 func (c *Capture) TellRecorded(publish func(events []core.Event) error) error {
 	if !c.sent || len(c.told) == 0 {
 		return nil

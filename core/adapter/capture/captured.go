@@ -116,8 +116,8 @@ func (c *Capture) takeAll() error {
 	return nil
 }
 
-// putBack puts recorders back over which the ORM has put the rows that it asked for. The error says
-// that a model went with its events, because its row was not among them.
+// putBack restores recorders that the ORM has overwritten with the rows of its RETURNING. It
+// returns an error if a model went with its events, because its row was not among them.
 func (c *Capture) putBack() (err error) {
 	for i := range c.st.Models {
 		m := &c.st.Models[i]
@@ -139,7 +139,8 @@ func (t taken) has(e core.Event) bool {
 	return slices.ContainsFunc(t.events, func(own core.Event) bool { return own.ID == e.ID })
 }
 
-// rowOf finds the row of a model. known is false if nobody can say which of the changed rows it is.
+// rowOf finds the row of a model. known is false if it is not certain which of the changed rows it
+// is.
 func (c *Capture) rowOf(model, bit int) (r row, changed, known bool) {
 	m := &c.st.Models[model]
 	insert := c.st.Op == core.OpCreate || c.st.Op == core.OpUpsert
@@ -154,8 +155,8 @@ func (c *Capture) rowOf(model, bit int) (r row, changed, known bool) {
 				return r, true, true
 			}
 		}
-		// A single model stands for what its statement did. If that was something else, it is not
-		// known what the events are about.
+		// A single model stands for the rows of its statement. If the statement changed others, the
+		// rows of the events are not known.
 		return row{}, false, given > 1
 	}
 	if len(c.told) == 1 && (!insert || given == 1) {

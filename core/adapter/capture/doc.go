@@ -3,7 +3,7 @@
 // with the statement's own conditions. Nothing is concluded from the models in memory.
 //
 // An adapter is the last place before the database. It hands the final text of a statement to a
-// Capture and sends what the Capture tells it to send:
+// Capture, which sends statements through the adapter's Session:
 //
 //	c := capture.New(statement, tx) // before the statement is sent
 //	res, err := c.Exec(ctx, session, text, args)

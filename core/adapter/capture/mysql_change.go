@@ -17,8 +17,8 @@ import (
 // partOfKeys is how many keys one SELECT asks for.
 const partOfKeys = 1000
 
-// refuseBefore is the error of a statement that is not sent, because nobody could say which rows it
-// changes.
+// refuseBefore is the error of a statement that is not sent, because its rows could not be found
+// afterwards.
 func (c *Capture) refuseBefore(why error) error {
 	c.release()
 	return adapter.Errorf("%w: %s of %s: %w", core.ErrNoAggregateID, c.st.Op, c.st.Of, why)
@@ -210,7 +210,7 @@ func (c *Capture) removed(ctx context.Context, s Session, res sql.Result, table 
 	return err
 }
 
-// in returns the condition that the key is one of these. Beyond some number of keys, integers stand
+// in returns the condition that the key is one of keys. Beyond some number of keys, integers stand
 // in the text, and where the ORM writes values into its texts: nothing is prepared then.
 func (c *Capture) in(keys [][]any) (text string, args []any) {
 	var b strings.Builder
@@ -302,7 +302,7 @@ func (c *Capture) readKeys(
 	if c.by != nil {
 		index = "`" + c.by.name + "`"
 	}
-	// An IN list of most of the table would be a scan, which locks all of it.
+	// An IN list of most of the table would make a scan, which locks the whole table.
 	a, err := s.Read(ctx, query(" FORCE INDEX ("+index+")"), args)
 	const noSuchIndex = 1176
 	if sqlerr.MySQL(err) == noSuchIndex { // a view has none

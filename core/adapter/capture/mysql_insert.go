@@ -87,7 +87,7 @@ func (c *Capture) generates(key []any) bool {
 // queryMySQL executes a statement of MariaDB that has a RETURNING.
 func (c *Capture) queryMySQL(ctx context.Context, s Session, text string, args []any) (*Answer, error) {
 	switch {
-	case c.st.Op == core.OpUpdate: // MariaDB has no such statement, and says so
+	case c.st.Op == core.OpUpdate: // MariaDB has no such statement, and returns an error
 		a, err := s.Ask(ctx, text, args)
 		if err == nil {
 			err = fmt.Errorf("%w: update of %s with RETURNING", core.ErrNoAggregateID, c.st.Of)
@@ -110,8 +110,8 @@ func (c *Capture) queryMySQL(ctx context.Context, s Session, text string, args [
 	return c.noting(ctx, s, in, "\n, ", func(_ []any, found bool) bool { return !found })
 }
 
-// noting executes an INSERT of MariaDB that notes in LAST_INSERT_ID which rows it has found. keep is
-// called for each row that is returned, and tells whether it is one of the changed ones.
+// noting executes an INSERT of MariaDB that notes in LAST_INSERT_ID which rows it has found. keep
+// is called for each returned row, and reports whether the statement changed the row.
 func (c *Capture) noting(
 	ctx context.Context, s Session, in insert, with string, keep func(row []any, found bool) bool,
 ) (*Answer, error) {
@@ -376,8 +376,8 @@ func (in *insert) readValues(all []token, i int, text string, args []any) int {
 // bare is a name without its quotes, in lower case.
 func bare(name string) string { return strings.ToLower(strings.Trim(name, "`")) }
 
-// of returns the values of some columns in each row of VALUES. A row without one of them, or with
-// NULL, has nil.
+// of returns the values of some columns in each row of VALUES. A row that lacks one of the columns,
+// or has NULL there, has nil.
 func (in *insert) of(columns []string) (rows [][]any, err error) {
 	rows = make([][]any, len(in.values))
 	for i, values := range in.values {
@@ -414,7 +414,7 @@ func (p piece) value() (any, error) {
 	return Literal(text), nil
 }
 
-// findable says why the rows of an upsert would not be found by a unique key, or nil.
+// findable returns nil, or an error if the rows of an upsert cannot be found by a unique key.
 func (in *insert) findable(u unique) error {
 	if !u.whole {
 		return fmt.Errorf("the unique key %s is of prefixes or expressions", u.name)

@@ -48,9 +48,9 @@ func (c *Capture) findBy(ctx context.Context, s Session, in insert, generated in
 		"insert models one by one", why))
 }
 
-// upsertedReturning executes an upsert of several rows on MariaDB whose rows only RETURNING can name.
-// The database then does not say how many rows were affected: each new row counts as one, and each
-// that was found as two, as if it had got other values.
+// upsertedReturning executes an upsert of several rows on MariaDB whose rows only RETURNING can
+// name. The database then does not return a number of affected rows: each new row counts as one,
+// and each existing one as two, as if its values had changed.
 func (c *Capture) upsertedReturning(ctx context.Context, s Session, in insert) (sql.Result, error) {
 	r := result{ctx: ctx, session: s, dialect: c.tx.Dialect()}
 	a, err := c.noting(ctx, s, in, "\nRETURNING ", func(row []any, found bool) bool {
@@ -193,9 +193,9 @@ func (c *Capture) nameUpserted(ctx context.Context, s Session, in insert, key []
 	return err
 }
 
-// foundElsewhere returns the key of the row that an upsert of one row has found by another unique key,
-// nil if nobody knows it: one of several keys found it, and the server does not say in which order it
-// looks.
+// foundElsewhere returns the key of the row that an upsert of one row has found by another unique
+// key, or nil if several keys may have found it, because the order in which the server looks is not
+// known.
 func (c *Capture) foundElsewhere(ctx context.Context, s Session, in insert) (found []any, err error) {
 	others, err := c.on.others(ctx, s, in.table)
 	if err != nil {
@@ -311,8 +311,8 @@ func (c *Capture) present(ctx context.Context, s Session, table string, keys [][
 	return there, nil
 }
 
-// generatedSome returns the keys that a DO NOTHING may have inserted: those given, and the ids of its
-// block if it has used any. A given key above them moves the block on.
+// generatedSome returns the keys that a DO NOTHING may have inserted: the given ones, and the ids
+// of its block if it has used any. A given key above them moves the block on.
 func (c *Capture) generatedSome(
 	ctx context.Context, s Session, table string, keys, given [][]any, before map[string]bool, n int64,
 ) ([][]any, error) {

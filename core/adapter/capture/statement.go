@@ -9,25 +9,25 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 )
 
-// Statement is what an adapter says of one statement.
+// Statement describes one statement of an adapter.
 type Statement struct {
 	Op core.Op
 	// Of names the table or the type in errors.
 	Of string
-	// Columns are the columns to read, those of the key first, quoted and qualified as RETURNING
-	// needs them. Keys is how many of them are the key.
+	// Columns are the columns to read, the key's first, quoted and qualified as RETURNING needs
+	// them. Keys is how many of them are the key.
 	Columns []string
 	Keys    int
 	// Models are the models that the statement was given, in the order of the rows of an INSERT.
 	Models []Model
-	// Counted says that the database generates the first column of the key by counting, if the
-	// statement does not give it.
+	// Counted: the database generates the first column of the key by counting, if the statement
+	// does not give it.
 	Counted bool
-	// DoNothing says that an INSERT passes over rows that exist.
+	// DoNothing: an INSERT passes over existing rows.
 	DoNothing bool
-	// ReadText is for ORMs that do not say some of the above: the text says what an INSERT does with
-	// rows that exist, whether it has a RETURNING, and how the table is called. Op is then OpCreate
-	// for every INSERT, and Columns are not qualified.
+	// ReadText is for ORMs that do not provide some of the above: the text is parsed for the
+	// treatment of existing rows by an INSERT, for a RETURNING, and for the name of the table. Op
+	// is then OpCreate for every INSERT, and Columns are not qualified.
 	ReadText bool
 
 	// On are the functions to call for each row.
@@ -50,11 +50,11 @@ type Model struct {
 	Value reflect.Value // a pointer
 	// Recorder is nil unless its events are to go out with the row.
 	Recorder *core.Recorder
-	// Keys are the values of the model's key, or Literals. An update may set the key: there are two then, the
-	// one before and the one that it is set to. There are none if the key is not set.
+	// Keys are the values of the model's key, or Literals. An update may set the key: then Keys has
+	// the old key and the new one. It is empty if the key is not set.
 	Keys [][]any
-	// Apart says that the model does not stand for a row of the statement: it holds the values of
-	// an update.
+	// Apart: the model does not stand for a row of the statement, but holds the values of an
+	// update.
 	Apart bool
 }
 
@@ -78,6 +78,6 @@ type Tx interface {
 	// RefuseCommit makes Commit roll back and return err, until lift is called or the changes so
 	// far are rolled back to a savepoint.
 	RefuseCommit(err error) (lift func())
-	// OnRollback is that of sqltx.Tracker.
+	// OnRollback is as in sqltx.Tracker.
 	OnRollback(key any, fn func(to core.RecorderMark))
 }

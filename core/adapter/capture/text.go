@@ -34,7 +34,7 @@ type token struct {
 
 var errText = errors.New("outbox: the text of the statement cannot be read")
 
-// tokens splits a text. Comments are left out. After an error it returns what was read before it.
+// tokens splits a text. Comments are left out. After an error it returns the tokens before it.
 func tokens(d core.Dialect, text string) (all []token, err error) {
 	depth, params := 0, 0
 	all = make([]token, 0, len(text)/4)
@@ -114,7 +114,7 @@ func tokens(d core.Dialect, text string) (all []token, err error) {
 
 var dollarQuoted = regexp.MustCompile(`^\$([A-Za-z_]\w*)?\$`)
 
-// hasReturning reports whether a statement has a RETURNING that is not that of a subquery.
+// hasReturning reports whether a statement has a RETURNING outside of subqueries.
 func hasReturning(all []token) bool {
 	return slices.ContainsFunc(all, func(t token) bool {
 		return t.kind == word && t.depth == 0 && t.text == "RETURNING"
@@ -155,7 +155,7 @@ func (p piece) empty() bool { return strings.TrimSpace(p.text) == "" }
 // change is an UPDATE or DELETE in its parts.
 type change struct {
 	with  piece            // the table expressions before it
-	table piece            // with those that are joined
+	table piece            // with joined tables
 	own   piece            // without them
 	as    string           // the name of the table, if others are joined
 	head  piece            // up to WHERE
@@ -235,7 +235,7 @@ func parseChange(op core.Op, text string, args []any) (c change, err error) {
 		if t.at >= after.at {
 			break
 		}
-		// A table expression cannot be updated, so the rows are those of the first table.
+		// A table expression cannot be updated, so the changed rows are the first table's.
 		next := first + i + 1
 		known := t.kind == comma && c.sets != nil && next < len(all) &&
 			slices.Contains(joined, bare(text[all[next].at:all[next].end]))
@@ -317,8 +317,8 @@ func assignments(all []token, text string, args []any, end token) (map[string]pi
 }
 
 // twice makes a condition fit to be read before the statement by a SELECT that locks. A subquery
-// reads what is stored there only if it locks too: else it would read the snapshot, and the
-// statement, which reads what is stored, would change other rows.
+// must lock too: otherwise it would read the snapshot, and the statement, which reads the latest
+// rows, would change other rows.
 func twice(p piece) (piece, error) {
 	all, err := tokens(core.MySQL, p.text)
 	if err != nil {
@@ -360,7 +360,7 @@ func twice(p piece) (piece, error) {
 
 const lockInShare = "\nLOCK IN SHARE MODE"
 
-// readText takes from the text what the adapter has not said of the statement.
+// readText fills in from the text the fields that the adapter left open.
 func (c *Capture) readText(text string, all []token) {
 	verb := slices.IndexFunc(all, func(t token) bool {
 		return t.kind == word && t.depth == 0 &&
@@ -381,7 +381,7 @@ func (c *Capture) readText(text string, all []token) {
 	}
 }
 
-// insertSays says what an INSERT does with rows that exist.
+// insertSays returns the treatment of existing rows by an INSERT.
 func insertSays(d core.Dialect, text string, all []token) (op core.Op, doNothing bool) {
 	if len(all) > 1 && all[1].text == "IGNORE" {
 		return core.OpCreate, true
@@ -420,7 +420,7 @@ func toItself(text string, set []token) bool {
 	return err == nil && len(sets) > 0
 }
 
-// Write is what the text of a statement that changes rows says.
+// Write describes a statement that changes rows, by its text.
 type Write struct {
 	Verb  string // INSERT, UPDATE or DELETE; else the first word of a statement that contains one
 	Table string // with its schema, without quotes

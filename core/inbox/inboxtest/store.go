@@ -18,8 +18,9 @@ import (
 )
 
 // Store is an inbox.Store in memory. It joins any transaction that reports its end
-// (core.Tx.Tracked), such as those of outboxtest.Repository. A transaction whose outcome is unknown
-// counts as rolled back. Make one with [NewStore]; it is safe for use by several goroutines.
+// (core.Tx.Tracked), such as a transaction of outboxtest.Repository. A transaction whose outcome is
+// unknown counts as rolled back. Make one with [NewStore]; it is safe for use by several
+// goroutines.
 type Store struct {
 	mu       sync.Mutex
 	rows     map[inbox.Key]row
@@ -78,7 +79,7 @@ func (s *Store) ShiftClock(d time.Duration) {
 	s.clock += d
 }
 
-// Processed returns how many events the table says were processed.
+// Processed returns the number of processed events.
 func (s *Store) Processed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,7 +309,7 @@ func (s *Store) Discard(_ context.Context, keys []inbox.Key, actor, reason strin
 	return s.change(keys, actor, reason, func(r *row) { r.status, r.Code = discarded, "discarded" })
 }
 
-// change does what a person decided about those of the events that are dead.
+// change applies a person's decision to the events that are dead.
 func (s *Store) change(keys []inbox.Key, actor, reason string, do func(*row)) (changed int, err error) {
 	if len(keys) == 0 || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
 		return 0, fmt.Errorf("%w: keys, actor and reason are required", inbox.ErrInvalidRequest)

@@ -17,10 +17,10 @@ import (
 // database allows.
 const batchSize = 500
 
-// BeginBatch does for many events of one consumer and handler what Begin does for one. One
-// statement writes up to 500 of them (40 on SQLite). It takes the keys in ascending order, so that
-// two batches wait for each other and do not deadlock. A further copy of an event that is fresh in
-// the batch is inbox.StateProcessed; of any other event it has the same state as the first.
+// BeginBatch is Begin for many events of one consumer and handler. One statement writes up to 500
+// of them (40 on SQLite). It takes the keys in ascending order, so that two batches wait for each
+// other and do not deadlock. A further copy of an event that is fresh in the batch is
+// inbox.StateProcessed; of any other event it has the same state as the first.
 func (s *Store) BeginBatch(ctx context.Context, tx core.Tx, events []inbox.Event) ([]inbox.State, error) {
 	const what = "begin a batch"
 	states := make([]inbox.State, len(events))

@@ -21,10 +21,10 @@ type database interface {
 
 	// batchSize is how many events one statement inserts.
 	batchSize() int
-	// stillOpen fails when the caller's transaction has ended and only the server knows it.
+	// stillOpen fails if the caller's transaction has ended on the server alone.
 	stillOpen(ctx context.Context, tx core.Tx) error
-	// insertRows inserts those of the events of a handler that are new, and calls fresh with their
-	// keys. see shows the rows that are there.
+	// insertRows inserts the new events of a handler, and calls fresh with their keys. It reads the
+	// existing rows by see.
 	insertRows(ctx context.Context, tx core.Tx, h *handler, events []inbox.Event, fresh func(inbox.Key),
 		see seeRows) error
 	// seeRows returns the statement that locks the rows of keys. It names each key in full, so that
@@ -112,7 +112,7 @@ func (numbered) handlerID(consumer, name string) any {
 	return int64(binary.BigEndian.Uint64(sum[:]) >> 4)
 }
 
-// named has that of SQLite, which computes no hash: the names themselves.
+// named is for SQLite, which computes no hash: an id consists of the names themselves.
 type named struct{}
 
 func (named) handlerID(consumer, name string) any { return consumer + separator + name }
@@ -187,7 +187,7 @@ func (s *Store) Register(ctx context.Context, r inbox.Registration) (others []in
 }
 
 // Shared returns the registrations of the last week under names that more than one program serves.
-// Most often that is a mistake: each event is processed by one of the programs.
+// Most often two programs are a mistake: each event is processed by one of them.
 func (s *Store) Shared(ctx context.Context) (shared []inbox.Registration, err error) {
 	if err := s.prepare(ctx); err != nil {
 		return nil, err

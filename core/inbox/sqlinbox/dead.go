@@ -159,7 +159,7 @@ func noteOf(actor, reason string) any { return sqlstore.Column(actor+": "+reason
 // Discard ends dead events: from then on they are inbox.StateProcessed, and Redrive does not change
 // them. It returns how many events changed; the others were not dead.
 //
-// The row of a discarded event in {seen} is that of a processed one. So every version of this
+// The row of a discarded event in {seen} looks like a processed event's, so every version of this
 // package acknowledges its copies and deletes it in time. Its row in {failure} has the status 0,
 // the code "discarded" and the actor with the reason. No processed event has a row there.
 func (s *Store) Discard(ctx context.Context, keys []inbox.Key, actor, reason string) (changed int, err error) {

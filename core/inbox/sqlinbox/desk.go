@@ -22,7 +22,7 @@ const (
 	maxLook     = 10_000 // rows of a consumer and a status that ListFailed looks at for a page
 )
 
-// Beside is for package sqlops: it returns the Store of the tables beside those of an outbox.
+// Beside is for package sqlops: it returns a Store for the inbox tables next to an outbox's.
 func Beside(r sqlstore.Runner, cfg Config) (*Store, error) {
 	one, err := sqlstore.Beside(r, tables, cfg.tables())
 	if err != nil {
@@ -34,8 +34,8 @@ func Beside(r sqlstore.Runner, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// deskStatements are those of an operator's questions. The parameters of rows and last are written
-// as ?, because both get an end.
+// deskStatements has the statements for an operator's queries. The parameters of rows and last are
+// written as ?, because both get an end.
 type deskStatements struct {
 	handlers              string
 	seen, failures        func(rows int) string
@@ -43,7 +43,7 @@ type deskStatements struct {
 	rows, last            string
 }
 
-// failureStatus is the number of a status in {failure}: that of a discarded event is -1.
+// failureStatus is the number of a status in {failure}: -1 for a discarded event.
 const failureStatus = "CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END"
 
 var statusNames = map[int]inbox.Status{
@@ -51,7 +51,7 @@ var statusNames = map[int]inbox.Status{
 	statusFailed: inbox.StatusFailed, statusDead: inbox.StatusDead,
 }
 
-// failureColumns are those of a DeadEvent, which scanFailure reads.
+// failureColumns are the columns of a DeadEvent, in the order of scanFailure.
 const failureColumns = "consumer, handler, tenant_id, event_id, COALESCE(event_type,''), event_version, " +
 	"COALESCE(aggregate_type,''), COALESCE(aggregate_id,''), COALESCE(partition_key,''), " +
 	"COALESCE(key_seq,0), COALESCE(source_topic,''), COALESCE(source_partition,0), " +
@@ -336,7 +336,7 @@ func (s *Store) listPart(ctx context.Context, wanted failedFilter, page *inbox.F
 	if !wanted.picks(from.Status) {
 		return true, nil
 	}
-	// Are these all, or all of those that were looked at?
+	// Is this the end, or only the end of the examined rows?
 	end, err := sqlstore.List(ctx, s.db, what, s.sql.desk.last, append(behind, look-1),
 		func(rows core.Rows) (p place, err error) {
 			p = place{Consumer: from.Consumer, Status: from.Status}

@@ -33,8 +33,8 @@ type mysql struct {
 	insert, see     func(n int) string
 }
 
-// advance takes two statements, because the upsert of MySQL does not say which of its two ways it
-// went. The first statement makes sure that there is a row with an older number, and locks it.
+// advance takes two statements, because the upsert of MySQL does not report whether it inserted or
+// updated. The first statement makes sure that there is a row with an older number, and locks it.
 // Without a row the UPDATE would lock the gap, and two transactions would deadlock.
 func (d *mysql) advance(ctx context.Context, tx core.Tx, key []any, seq int64) (newer bool, err error) {
 	if _, err := tx.Exec(ctx, d.key, append(key, seq-1)...); err != nil {

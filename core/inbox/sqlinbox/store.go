@@ -21,7 +21,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/textcheck"
 )
 
-// Config says where the tables are.
+// Config names the tables and their database.
 type Config struct {
 	// Dialect of the database. Empty: New asks the database, and a Store of On its first
 	// transaction.
@@ -49,7 +49,7 @@ type Store struct {
 	on  core.Transactor // of On
 
 	mu    sync.Mutex
-	ready atomic.Bool // what follows does not change any more
+	ready atomic.Bool // the fields below do not change any more
 
 	db       *sqlstore.Store
 	sql      *statements
@@ -182,7 +182,8 @@ func (s *Store) join(ctx context.Context, tx core.Tx) error {
 	return s.db.Join(tx)
 }
 
-// Dialect returns the SQL dialect of the Store. It is empty if a Store of On does not know it yet.
+// Dialect returns the SQL dialect of the Store. It is empty if a Store of On has not asked for it
+// yet.
 func (s *Store) Dialect() core.Dialect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,8 +201,8 @@ const (
 	statusDead       = 4
 )
 
-// processingStale is the age at which a row that says PROCESSING no longer counts. One that comes so
-// long after now was written by a clock that jumped.
+// processingStale is the age from which a row with status PROCESSING is ignored. A row that far in
+// the future was written by a clock that jumped.
 const processingStale = 15 * time.Minute
 
 // Begin writes the event as processed in tx, and returns inbox.StateFresh and the number of the
@@ -344,7 +345,7 @@ func seenArgs(h *handler, e inbox.Event) []any {
 	return []any{h.id, e.Tenant, e.EventID, source(e)}
 }
 
-// source says where the message of an event was read.
+// source is where the message of an event was read.
 func source(e inbox.Event) any {
 	topic, ok := sqlstore.Column(e.Topic, maxTopic).(string)
 	switch {
@@ -401,7 +402,7 @@ func Migrations(cfg Config) ([]core.Migration, error) {
 
 // Migrate creates the tables or brings them up to date: it applies the migrations that the table
 // <prefix>inbox_migration does not name yet. Any number of processes may call it at once. It needs
-// the right to create tables; where an application must not have it, apply what Migrations returns
+// the right to create tables; where an application must not have it, apply the result of Migrations
 // with the tool of your choice. With a Store of On, [Config.Schema] must exist.
 func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
@@ -410,8 +411,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return s.db.Migrate(ctx)
 }
 
-// Check compares the tables in the database with what this version needs and names everything that
-// is missing or different. The error wraps core.ErrNoTables or core.ErrTablesDiffer. Check also
+// Check compares the tables in the database with this version's and names everything that is
+// missing or different. The error wraps core.ErrNoTables or core.ErrTablesDiffer. Check also
 // refuses a read-only database. Call it at start where Migrate is not called. It needs a Store of
 // New.
 func (s *Store) Check(ctx context.Context) error {

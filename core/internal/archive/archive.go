@@ -31,7 +31,7 @@ type Caller[T any] struct {
 	// Panicked makes an error of what recover returned. It runs in the deferred function.
 	Panicked func(value any) error
 
-	busy atomic.Bool // a call has not returned, perhaps one that was left alone
+	busy atomic.Bool // a call has not returned; it may have been abandoned
 }
 
 // Call returns an error soon after ctx ended, and not later than Timeout and Grace after it began,

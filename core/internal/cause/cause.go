@@ -10,7 +10,7 @@ import (
 // Limit is the most bytes that an id or a chain has.
 const Limit = 255
 
-// Cause is what a handler handles. The zero value is that of a context outside of any handler.
+// Cause is what a handler handles. The zero value belongs to a context outside of any handler.
 type Cause struct {
 	ID    string // of the message, the effect or the command; empty: of several messages
 	Chain string // the id of what it all began with; empty: several messages share none
@@ -27,7 +27,7 @@ func Of(ctx context.Context) Cause {
 	return c
 }
 
-// Next returns the cause of what is done under id within c.
+// Next returns the cause of further work under id within c.
 func (c Cause) Next(id string) Cause { return New(id, c.Chain) }
 
 // New returns the cause id in a chain, which it begins if it has none. A chain that cannot be the

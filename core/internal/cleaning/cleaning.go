@@ -11,9 +11,9 @@ import (
 const least = 10
 
 // Batch is how many rows a statement deletes. A statement that ran out of time is tried again with
-// half of the rows, and the batch grows again with each one that did not. Otherwise a time limit
-// that the whole batch never meets would end every cleanup at its first statement. It is safe for
-// use by several goroutines.
+// half of the rows, and the batch grows again with each one that did not run out. Otherwise a time
+// limit that the whole batch never meets would end every cleanup at its first statement. It is safe
+// for use by several goroutines.
 type Batch struct {
 	TimeLimit func(error) bool // reports whether the server ended a statement for its duration
 	size      atomic.Int64     // 0: as many as allowed
@@ -40,7 +40,7 @@ func (b *Batch) Rows(most int) int {
 }
 
 // Ended notes how a statement for that many rows ended. It reports whether to go on with fewer, in
-// which case the error counts for nothing. ctx is the one of the cleanup.
+// which case the error counts for nothing. ctx is the cleanup's.
 func (b *Batch) Ended(ctx context.Context, rows int, err error) (again bool) {
 	switch {
 	case err == nil:

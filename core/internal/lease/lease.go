@@ -16,15 +16,15 @@ type Keeper struct {
 	Lease   time.Duration // how long one is held unless it is extended
 	Timeout time.Duration // of one extension, and of Record
 	Lost    error         // what the errors about a lost lease wrap
-	// Over reports whether an error of the store says that somebody else has the lease, or has ended
-	// the work.
+	// Over reports whether an error of the store means that another holder has the lease, or has
+	// ended the work.
 	Over func(error) bool
 }
 
-// Keep extends a lease, which was asked for at held, whenever a third of it has passed, until stop
-// is called. It calls lost with an error that wraps Lost if the lease is lost, or may be lost
-// because the store has not answered since held. stop waits for a running extension, and may be
-// called again. The end of ctx does not end the lease: the work may need time to stop.
+// Keep extends a lease, which was asked for at held, at each third of it, until stop is called. It
+// calls lost with an error that wraps Lost if the lease is lost, or may be lost because the store
+// has not answered since held. stop waits for a running extension, and may be called again. The end
+// of ctx does not end the lease: the work may need time to stop.
 func (k Keeper) Keep(ctx context.Context, held time.Time, extend func(ctx context.Context) error, lost func(error),
 ) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,5 +1,5 @@
-// Package mark says in a context what a statement of the outbox is for, to the connections of sqltx
-// and to the simulation.
+// Package mark marks contexts of the outbox's statements for the connections of sqltx and for the
+// simulation.
 package mark
 
 import "context"
@@ -9,8 +9,8 @@ type (
 	publishKey struct{}
 )
 
-// Insert returns a context for the statements of Publish. keep says that a connection should
-// prepare them once and keep them: they are long, and the same in most transactions.
+// Insert returns a context for the statements of Publish. keep: a connection should prepare them
+// once and keep them: they are long, and the same in most transactions.
 func Insert(ctx context.Context, keep bool) context.Context {
 	return context.WithValue(ctx, key{}, keep)
 }

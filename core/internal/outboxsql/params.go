@@ -11,17 +11,17 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlstore"
 )
 
-// Params says how a dialect writes parameters.
+// Params has a dialect's way to write parameters.
 type Params struct {
 	Mark func(n int, cast string) string // the n-th parameter
 	ID   func(id core.RowID) any
 	Time func(t time.Time) any
 	// Listed gives a statement that has {ids}, or on PostgreSQL $1, a list of ids as parameters.
 	Listed func(text string, ids []core.RowID) (string, []any)
-	// CompareRows says that a comparison of several columns at once uses an index.
+	// CompareRows: a comparison of several columns at once uses an index.
 	CompareRows bool
-	// Copies says that a FROM (SELECT ... LIMIT) is written into a table of its own first, and one
-	// with texts is slow.
+	// Copies: a FROM (SELECT ... LIMIT) is written into a table of its own first, and one with
+	// texts is slow.
 	Copies bool
 }
 
@@ -97,8 +97,9 @@ type Tables struct {
 	// Expand fills the words of a statement: the names of tables, and pieces of SQL of the dialect.
 	Expand func(text string) string
 
-	// InTx runs several statements as a transaction of its own. Single and Read run one, and Read
-	// one that only reads. All of them are repeated if other transactions made them fail.
+	// InTx runs several statements as a transaction of its own. Single and Read run a single
+	// statement, and Read's only reads. All of them are repeated if other transactions made them
+	// fail.
 	InTx, Single, Read sqlkit.Run
 
 	// Redrive and Discard change and audit the rows with these ids, which ascend, as far as their
@@ -106,7 +107,8 @@ type Tables struct {
 	Redrive, Discard func(ctx context.Context, q sqlkit.Querier, ids []core.RowID, req core.AdminRequest) (int, error)
 	// NextKeySeq takes the next number of s.Lane for the row s.NewID.
 	NextKeySeq func(ctx context.Context, q sqlkit.Querier, s Source) (seq int64, err error)
-	// Audit writes an audit row about s, AuditWhole one that names no event, and a topic or none.
+	// Audit writes an audit row about s, and AuditWhole an audit row without an event, about a
+	// topic or none.
 	Audit      func(ctx context.Context, q sqlkit.Querier, action string, s Source, req core.AdminRequest) error
 	AuditWhole func(ctx context.Context, q sqlkit.Querier, action, topic string, req core.AdminRequest) error
 

@@ -1,5 +1,5 @@
-// Package outboxsql has what packages sqloutbox and sqlops share: how statements about the tables of
-// an outbox are written, and how their rows are read.
+// Package outboxsql is shared by packages sqloutbox and sqlops: it writes statements about the
+// tables of an outbox, and reads their rows.
 package outboxsql
 
 import (
@@ -50,7 +50,7 @@ func (u *ID) Scan(src any) error {
 	return fmt.Errorf("an id has %d bytes: %.40q", len(b), b)
 }
 
-// ScanBytes lets a Pool of pgx read an id without making a text of it.
+// ScanBytes lets a Pool of pgx read an id without a conversion to text.
 func (u *ID) ScanBytes(b []byte) error {
 	if b == nil {
 		return u.Scan(nil)

@@ -14,8 +14,8 @@ import (
 const CopiedColumns = `event_id, event_type, schema_version, topic, aggregate_type, aggregate_id, aggregate_version, ` +
 	`tenant_id, partition_key, lane, payload, content_type, headers, occurred_at, replay_of`
 
-// Source is a row that gets a copy: a dead row that is appended to its key again, or a done row that
-// is replayed. Lane is that of the copy, or zero.
+// Source is a row that gets a copy: a dead row that is appended to its key again, or a done row
+// that is replayed. Lane is the copy's, or zero.
 type Source struct {
 	ID, NewID core.RowID
 	Lane      core.KeyID
@@ -33,7 +33,7 @@ func SortByKey(rows []Source) {
 }
 
 // ReadSources reads the rows of a statement about sources. A row that left its key has no lane any
-// more: tenant, topic and key say which it was.
+// more: it is computed from tenant, topic and key.
 func ReadSources(ctx context.Context, q sqlkit.Querier, text string, args []any) ([]Source, error) {
 	return sqlkit.Rows(ctx, q, text, args, func(res core.Rows) (d Source, err error) {
 		var tenant, key string

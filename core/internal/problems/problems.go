@@ -1,4 +1,4 @@
-// Package problems collects what is wrong with a configuration, so that one error names all of it.
+// Package problems collects the problems of a configuration, so that one error names all of them.
 package problems
 
 import (

@@ -20,12 +20,12 @@ var Path = sync.OnceValue(func() string {
 
 const (
 	again    = 12 * time.Hour // a registration is good for so long
-	pause    = time.Minute    // after one that failed
+	pause    = time.Minute    // after a failure
 	maxNames = 64             // some programs make a name of each request
 )
 
 // Names has the names that this process has registered. The zero value is ready for use. It is only
-// for a warning: nothing fails because of it, and nobody waits for the call of another goroutine.
+// for a warning: nothing fails because of it, and no goroutine waits for another's call.
 type Names struct {
 	mu    sync.Mutex
 	known map[string]*name
@@ -33,12 +33,12 @@ type Names struct {
 
 type name struct {
 	until  time.Time       // no call is needed before
-	warned map[string]bool // the programs that were told of
+	warned map[string]bool // the programs of earlier warnings
 }
 
 // Register calls register with the path of this program, unless that was done for the name not long
-// ago. register returns the other programs that use the name. Each is told of once. The call takes
-// at most limit.
+// ago. register returns the other programs that use the name. tell is called once for each. The
+// call takes at most limit.
 func (n *Names) Register(ctx context.Context, key string, limit time.Duration,
 	register func(ctx context.Context, program string) (others []string, err error), tell func(program, other string),
 ) {

@@ -1,6 +1,6 @@
-// Package remoteerr recognises errors with which clients of other services say that the service
-// cannot be used now, without importing a client: by their methods, and for errors that have none
-// by their constant texts.
+// Package remoteerr recognises errors of clients of other services that mean that the service is
+// unavailable, without importing a client: by their methods, and without methods by their constant
+// texts.
 package remoteerr
 
 import (
@@ -42,8 +42,8 @@ var redis = []string{
 	"ERR max number of clients",
 }
 
-// Unavailable reports whether err, or an error that it wraps, says that a service cannot be used
-// now: it is down, it throttles, or a circuit breaker in front of it is open.
+// Unavailable reports whether err, or an error that it wraps, means that a service is unavailable:
+// it is down, it throttles, or a circuit breaker in front of it is open.
 func Unavailable(err error) bool {
 	for err != nil {
 		if unavailable(err) {

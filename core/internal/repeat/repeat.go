@@ -14,8 +14,8 @@ const (
 	patience  = 20 * time.Second // a lock wait that times out has already taken long
 )
 
-// Do runs fn, and runs it again while again says so of its error. It makes at most ten attempts
-// within twenty seconds, after random pauses that grow.
+// Do runs fn, and runs it again while again(err) is true. It makes at most ten attempts within
+// twenty seconds, after random pauses that grow.
 func Do(ctx context.Context, again func(error) bool, fn func() error) error {
 	wait, start := firstWait, time.Now()
 	for try := 1; ; try++ {
@@ -30,8 +30,8 @@ func Do(ctx context.Context, again func(error) bool, fn func() error) error {
 	}
 }
 
-// Jitter takes a random part of up to half off d, so that those who failed together do not come back
-// together.
+// Jitter takes a random part of up to half off d, so that callers that failed together do not come
+// back together.
 func Jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }
 
 // Sleep waits for d, and reports false if ctx ended first.

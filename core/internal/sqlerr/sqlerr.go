@@ -94,7 +94,7 @@ func walk(err error, code func(error) int) int {
 	return 0
 }
 
-// oneOf reports whether an error has one of these codes.
+// oneOf reports whether code is in codes.
 func oneOf[T comparable](code T, codes ...T) bool { return slices.Contains(codes, code) }
 
 // UniqueViolation reports whether the database refused a row because its key exists.
@@ -126,7 +126,7 @@ var mysqlConstraint = map[int]bool{
 func MySQLConstraint(err error) bool { return mysqlConstraint[MySQL(err)] }
 
 // SQLiteConstraint reports whether err is a violated constraint after which the transaction goes
-// on. A trigger may have asked for a rollback, so its constraint is not one of them.
+// on. SQLITE_CONSTRAINT_TRIGGER is not included, because a trigger may have asked for a rollback.
 func SQLiteConstraint(err error) bool {
 	c := SQLite(err)
 	return c&0xff == 19 && c != 1811 // SQLITE_CONSTRAINT, SQLITE_CONSTRAINT_TRIGGER
@@ -215,8 +215,8 @@ func TimeLimit(err error) bool {
 		oneOf(MySQL(err), 1969, 3024, 1205) // max_statement_time, max_execution_time, innodb_lock_wait_timeout
 }
 
-// PoolClosed reports whether the pool was closed by the program. database/sql and pgx say so only in
-// a text.
+// PoolClosed reports whether the pool was closed by the program. database/sql and pgx have only a
+// text for it.
 func PoolClosed(err error) bool {
 	return says(err, "sql: database is closed", "closed pool")
 }
@@ -226,7 +226,7 @@ func lostConnection(err error) bool {
 	return says(err, "invalid connection", "conn closed") // go-sql-driver, pgx
 }
 
-// says reports whether err, or an error that it wraps, is one of these texts.
+// says reports whether the text of err, or of an error that it wraps, is one of texts.
 func says(err error, texts ...string) bool {
 	return walk(err, func(e error) int {
 		if slices.Contains(texts, e.Error()) {
@@ -291,7 +291,7 @@ var mysqlValue = map[int]bool{
 	3819: true, 4025: true, // CHECK: MySQL, MariaDB
 }
 
-// RefusedValue reports whether the database refused a statement for one of its values. The database
+// RefusedValue reports whether the database refused a statement because of a value. The database
 // would refuse the value again.
 func RefusedValue(err error) bool {
 	if s := State(err); s != "" {

@@ -25,7 +25,7 @@ type MissingError struct {
 // Error implements error.
 func (e *MissingError) Error() string { return e.text }
 
-// Drift compares the tables in the database with those that the steps of p create. It names
+// Drift compares the tables in the database with the tables that the steps of p create. It names
 // everything that is missing or different: tables, columns and their types, indexes, and on MySQL
 // the engine and the collations. Collations of diagnostic columns do not matter: only people read
 // their texts.
@@ -186,7 +186,7 @@ func typeName(t string) string {
 type catalog struct {
 	columns string // their names and types
 	indexes string // their names
-	// collations says that columns also tells whether a column compares texts byte by byte.
+	// collations: columns also returns whether a column compares texts byte by byte.
 	collations bool
 	engine     string // empty if the database has only one
 	args       []any

@@ -13,8 +13,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
-// Plan says which steps Migrate applies and where it records them. Steps may be repeated (IF NOT
-// EXISTS), because MySQL commits each DDL statement by itself.
+// Plan has the steps that Migrate applies and the table where it records them. Steps may be
+// repeated (IF NOT EXISTS), because MySQL commits each DDL statement on its own.
 type Plan struct {
 	Dialect core.Dialect
 	Schema  string // checked; empty: the connection's default
@@ -24,7 +24,7 @@ type Plan struct {
 
 func (p Plan) table() string { return Qualify(p.Dialect, p.Schema, p.Table) }
 
-// newest is the newest version that the program knows.
+// newest is the newest version of the steps.
 func (p Plan) newest() (v int) {
 	for _, step := range p.Steps {
 		v = max(v, step.Version)
@@ -32,15 +32,15 @@ func (p Plan) newest() (v int) {
 	return v
 }
 
-// Migrate applies the missing steps, and none to tables of a newer version than it knows. Any number
-// of processes may call Migrate at once, for any tables: of those of one schema one process applies
-// its steps, and the others wait.
+// Migrate applies the missing steps, unless the tables have a newer version than its steps. Any
+// number of processes may call Migrate at once, for any tables: within one schema one process
+// applies its steps at a time, and the others wait.
 func Migrate(ctx context.Context, db *sql.DB, p Plan) error {
 	return of(p.Dialect).migrate(ctx, db, p)
 }
 
-// MigrateIn is Migrate for a pool of PostgreSQL that is not one of database/sql. inTx runs a
-// function in a transaction of its own.
+// MigrateIn is Migrate for a pool of PostgreSQL outside database/sql. inTx runs a function in a
+// transaction of its own.
 func MigrateIn(ctx context.Context, inTx func(ctx context.Context, fn func(q Querier) error) error, p Plan) error {
 	return Retry(ctx, func() error {
 		return inTx(ctx, func(q Querier) error { return postgres{}.migrateIn(ctx, onQuerier{q}, p) })
@@ -60,7 +60,7 @@ func (p Plan) apply(ctx context.Context, s session) error {
 	}
 	applied := map[int]bool{}
 	for _, v := range versions {
-		if v > p.newest() { // a newer program made these tables: what is missing here, it has left out or undone
+		if v > p.newest() { // a newer program made these tables: it has left out or undone the missing steps
 			return nil
 		}
 		applied[v] = true

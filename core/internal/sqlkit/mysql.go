@@ -70,7 +70,7 @@ func (mysql) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {
 	return p.apply(ctx, onTransactor{t})
 }
 
-// onTransactor runs each statement by itself, on MySQL and MariaDB. The servers commit after each
+// onTransactor runs each statement on its own, on MySQL and MariaDB. The servers commit after each
 // change of the schema anyway. Several processes may do so at once, because every statement may be
 // repeated.
 type onTransactor struct{ core.Transactor }

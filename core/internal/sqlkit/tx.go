@@ -21,7 +21,7 @@ func Retry(ctx context.Context, fn func() error) error {
 // InTx runs fn in a transaction of its own and repeats it as Retry does. The transaction is READ
 // COMMITTED. On SQLite it is BEGIN IMMEDIATE: a transaction that begins by reading would fail at
 // its first write if another transaction had written meanwhile. If ctx ended the transaction, the
-// error wraps that of ctx: database/sql alone says sql.ErrTxDone.
+// error wraps ctx's error: database/sql returns only sql.ErrTxDone.
 func InTx(ctx context.Context, db *sql.DB, d core.Dialect, fn func(c Conn) error) error {
 	in := of(d)
 	err := Retry(ctx, func() error { return in.inTx(ctx, db, fn) })
@@ -46,10 +46,9 @@ func (readCommitted) inTx(ctx context.Context, db *sql.DB, fn func(c Conn) error
 	return tx.Commit()
 }
 
-// ErrEnded is the error of a statement that needs a transaction and finds that the database has ended
-// it, which nobody has said before. It wraps core.ErrTxAborted, and core.ErrCommitUnknown: what the
-// program has written since then was committed statement by statement, so running the transaction
-// again would repeat it.
+// ErrEnded is the error of a statement that needs a transaction and finds that the database has
+// ended it without an error. It wraps core.ErrTxAborted, and core.ErrCommitUnknown: the statements
+// since then were committed one by one, so running the transaction again would repeat them.
 var ErrEnded error = ended{}
 
 type ended struct{}

@@ -83,7 +83,7 @@ func (c *CleanupByKey) keys(ctx context.Context, q sqlkit.Querier, args []any) (
 // another transaction has locked stays.
 type Archive[T any] struct {
 	Find string // returns the rows, the oldest ones first
-	// Scan returns a row, and how many bytes of it count for core.ArchiveBytes.
+	// Scan returns a row, and its number of bytes for core.ArchiveBytes.
 	Scan func(rows core.Rows) (row T, bytes int, err error)
 	// Lock locks n rows and returns the ID of each that still fits its key. It ends with {skip}.
 	Lock   func(n int) string
@@ -127,7 +127,7 @@ func (a *Archive[T]) Run(ctx context.Context, s *Store, what string, args []any,
 	return deleted, err
 }
 
-// delete deletes those of the rows that have not changed and that nobody has locked.
+// delete deletes the rows that have not changed and that nobody has locked.
 func (a *Archive[T]) delete(ctx context.Context, q sqlkit.Querier, rows []T) (deleted int, err error) {
 	locked := map[string]bool{}
 	id := make([]string, len(a.ID(rows[0])))
@@ -186,5 +186,5 @@ func (a *Archive[T]) find(ctx context.Context, s *Store, what string, args []any
 	return found, err
 }
 
-// AnyOf returns a condition for n keys, each of which has to meet the condition is.
+// AnyOf returns a condition for n keys, with the condition is for each.
 func AnyOf(is string, n int) string { return strings.Repeat("("+is+") OR ", n-1) + "(" + is + ")" }

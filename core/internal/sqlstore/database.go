@@ -20,11 +20,11 @@ type database interface {
 	insert(head, row, unless string) Insert
 	// cleanup is Names.Cleanup.
 	cleanup(n Names, table, old, key, is string) Cleanup
-	// guarded reports whether an INSERT in the caller's transaction can see by itself that the
+	// guarded reports whether an INSERT in the caller's transaction itself detects that the
 	// transaction has ended. If the INSERT cannot, guarded asks the server, unless only the caller
 	// can end a transaction.
 	guarded(ctx context.Context, tx core.Tx) (bool, error)
-	// inserted tells from the number of affected rows whether an Insert has inserted its row.
+	// inserted returns, by the number of affected rows, whether an Insert has inserted its row.
 	inserted(n int64) (bool, error)
 }
 
@@ -150,7 +150,7 @@ func (*mysql) inserted(n int64) (bool, error) {
 
 // Insert is an INSERT of one row in a caller's transaction. It does not change the columns of a row
 // that exists, except that MySQL and MariaDB increment its column seen. So the number of affected
-// rows tells what happened, whichever rows the driver counts. A refused INSERT would take a shared
+// rows shows what happened, whichever rows the driver counts. A refused INSERT would take a shared
 // lock instead, and transactions that wait for such a lock deadlock.
 type Insert struct {
 	Plain string
@@ -182,6 +182,6 @@ func (s *Store) InsertText(ctx context.Context, tx core.Tx, i Insert) (string, e
 	return i.Plain, err
 }
 
-// Inserted tells from the number of affected rows whether an Insert has inserted its row. An error
-// means that the transaction has ended.
+// Inserted returns, by the number of affected rows, whether an Insert has inserted its row. An
+// error means that the transaction has ended.
 func (s *Store) Inserted(n int64) (bool, error) { return s.database.inserted(n) }

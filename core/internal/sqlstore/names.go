@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// Config says where the tables are. The Config of each store has the same fields.
+// Config names the tables and their database. The Config of each store has the same fields.
 type Config struct {
 	Dialect core.Dialect
 	Schema  string
@@ -82,8 +82,8 @@ type word func(arg string) string
 func fixed(s string) word { return func(string) string { return s } }
 
 // epoch is an expression of PostgreSQL about a time, in microseconds; it is NULL where the time is.
-// Only another program writes an infinite time, or one of the year 200,000. It counts as the nearest
-// time within the bounds, so that it fails no statement that reads other rows too.
+// Only another program writes an infinite time, or a time in the year 200,000. It counts as the
+// nearest time within the bounds, so that it fails no statement that reads other rows too.
 func epoch(at, from, to, since string) string {
 	return "CASE WHEN " + at + " IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(" + at + ", " + from + "), " + to +
 		")" + since + ")*1000000)::bigint END"

@@ -9,7 +9,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// ProgramMemory is how long a table remembers that a program uses a name. Programs say so again at
+// ProgramMemory is how long a table remembers that a program uses a name. Programs register at
 // their start and twice a day.
 const ProgramMemory = 7 * 24 * time.Hour
 
@@ -33,8 +33,8 @@ func (n Names) Programs(column string) Programs {
 	}
 }
 
-// RegisterProgram writes that the program uses the name now. It returns the other programs that have
-// said so within ProgramMemory.
+// RegisterProgram writes that the program uses the name now. It returns the other programs that
+// have registered within ProgramMemory.
 func (s *Store) RegisterProgram(ctx context.Context, p Programs, name, program string) (all []string, err error) {
 	program = program[:min(len(program), maxProgram)]
 	err = s.InTx(ctx, "register a program", func(q sqlkit.Querier) (err error) {

@@ -37,7 +37,7 @@ type Store struct {
 }
 
 // Runner runs the statements of a store in the database of another one, and repeats them after a
-// conflict with other transactions. Its errors are those of the driver.
+// conflict with other transactions. It returns the driver's errors.
 type Runner struct {
 	// Single runs one statement as a transaction of its own, InTx several.
 	Single, InTx func(ctx context.Context, fn func(q sqlkit.Querier) error) error
@@ -110,7 +110,7 @@ func (s *Store) Single(ctx context.Context, what string, fn func(q sqlkit.Querie
 	return s.Wrap(what, sqlkit.Retry(ctx, func() error { return fn(sqlkit.On{Conn: s.pool}) }))
 }
 
-// List returns what scan makes of each row of a query, which is a transaction of its own.
+// List returns the results of scan for the rows of a query, which is a transaction of its own.
 func List[T any](ctx context.Context, s *Store, what, text string, args []any, scan func(rows core.Rows) (T, error),
 ) ([]T, error) {
 	return sqlkit.AskRows(ctx, s.Single, what, text, args, scan)
@@ -165,7 +165,7 @@ func (t *Tables) Wrap(what string, err error) error {
 	return errtext.Errorf("%s: %s: %w", t.Package, what, err)
 }
 
-// noTables is an error that says itself which table is missing.
+// noTables is an error that names the missing table.
 type noTables struct{ error }
 
 func (e noTables) Unwrap() []error { return []error{core.ErrNoTables, e.error} }
@@ -173,7 +173,7 @@ func (e noTables) Unwrap() []error { return []error{core.ErrNoTables, e.error} }
 // Vanished is how often a row may be deleted between two statements.
 const Vanished = 3
 
-// ErrVanished says that a row was deleted more often than Vanished allows.
+// ErrVanished: a row was deleted more often than Vanished allows.
 var ErrVanished = errors.New("the key comes and goes: it is being deleted while it is in use; " +
 	"is its time to live very short?")
 

@@ -86,8 +86,8 @@ func blockComment(d Dialect, s string) (n int, conditional, ok bool) {
 }
 
 // statementEnd returns where the first statement of s ends: at its semicolon, or at the end of s.
-// terminated is false if a literal or comment in it does not end. escapes says that a backslash
-// hides the next character of a literal.
+// terminated is false if a literal or comment in it does not end. escapes: a backslash hides the
+// next character of a literal.
 func statementEnd(d Dialect, s string, escapes bool) (end int, terminated bool) {
 	for i := 0; i < len(s); {
 		switch c := s[i]; {

@@ -16,7 +16,7 @@ const (
 	SQLite
 )
 
-// Kind says how a text can affect its transaction.
+// Kind is the possible effect of a text on its transaction.
 type Kind uint8
 
 // Kinds of texts.
@@ -48,8 +48,8 @@ type Name struct {
 	Spelled string // as it was written
 }
 
-// Read says how a text can affect the transaction it runs in. The usual statements cost no
-// allocation.
+// Read returns the possible effect of a text on the transaction it runs in. The usual statements
+// cost no allocation.
 func Read(d Dialect, text string) (Kind, Name) {
 	l := lexer{d: d, text: text}
 	k, name := l.statement()

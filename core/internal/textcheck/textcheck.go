@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Problem says what is wrong with a text of at most limit bytes. The result is the end of a
-// sentence that begins with the name of the text, or "" if nothing is wrong.
+// Problem returns why a text of at most limit bytes is invalid. The result is the end of a sentence
+// that begins with the name of the text, or "" if nothing is wrong.
 func Problem(s string, limit int, required bool) string {
 	switch {
 	case len(s) <= limit && s != "" && printable(s): // as nearly all are
@@ -71,8 +71,8 @@ func printable(s string) bool {
 
 // Hidden reports whether a terminal or a page shows nothing for a character, or obeys it: the
 // controls (Unicode's class Cc: C0, DEL and C1), the separators of lines and paragraphs (Zl, Zp),
-// and the formats (Cf: what turns the direction of a text, and what has no width), except those that
-// scripts and emojis are written with: the joiners U+200C and U+200D, and signs that are seen.
+// and the formats (Cf: changes of the direction of a text, and characters without a width), except
+// for characters that scripts and emojis need: the joiners U+200C and U+200D, and visible signs.
 func Hidden(r rune) bool {
 	switch {
 	case r < utf8.RuneSelf:
@@ -84,7 +84,7 @@ func Hidden(r rune) bool {
 }
 
 // Line returns a text as a terminal or a page may show it, in one line. Space of any kind becomes a
-// blank, and what is hidden becomes visible, as \x1b or \u202e. So does what is not UTF-8.
+// blank, and hidden characters become visible, as \x1b or \u202e. So do bytes that are not UTF-8.
 func Line(s string) string {
 	if printable(s) {
 		return s

@@ -1,4 +1,4 @@
-// Package textdiff says how a payload differs from another one, for people and for the audit.
+// Package textdiff describes the difference between two payloads, for people and for the audit.
 package textdiff
 
 import (
@@ -20,10 +20,10 @@ const (
 	mostRows = 400 // lines of a changed part that are compared one by one
 )
 
-// Payloads returns what changes from one payload to another: lines with "- " were there, those with
-// "+ " are new, and those with two spaces are equal. JSON is compared member by member. Of bytes that
-// are no text it tells the sizes and hashes. It is empty for equal payloads. A longer difference
-// than Limit is cut, and its last line says so.
+// Payloads returns the difference between two payloads: lines with "- " were removed, lines with "+
+// " added, and lines with two spaces are equal. JSON is compared member by member. Of binary
+// payloads it has only sizes and hashes. It is empty for equal payloads. A longer difference than
+// Limit is cut, and ends with a line about that.
 func Payloads(before, after []byte) string {
 	if bytes.Equal(before, after) {
 		return ""

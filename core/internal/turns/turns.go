@@ -1,4 +1,4 @@
-// Package turns lets one caller at a time work on a key, and gives its result to those that wait.
+// Package turns lets one caller at a time work on a key, and gives its result to waiting callers.
 package turns
 
 import (
@@ -24,9 +24,9 @@ type turn[T any] struct {
 var ErrTag = errors.New("turns: the key is used for something else")
 
 // Enter waits for the turn of a key, or for the end of ctx. The caller calls leave to end its turn,
-// with a result for those that wait, or with nil: then the next one gets its turn. Only the first
-// call of leave counts. If another caller has left a result meanwhile, Enter returns it, and there
-// is no turn.
+// with a result for the waiting callers, or with nil: then the next one gets its turn. Only the
+// first call of leave counts. If another caller has left a result meanwhile, Enter returns it, and
+// there is no turn.
 func (t *Turns[K, T]) Enter(ctx context.Context, key K, tag any) (leave func(*T), result *T, err error) {
 	for {
 		t.mu.Lock()

@@ -1,8 +1,7 @@
 // Package who checks who changes events, and why.
 package who
 
-// Problem says what is wrong with an actor and a reason, as the Format of a core.FieldError. Empty:
-// nothing is.
+// Problem returns why an actor or a reason is invalid, as the Format of a core.FieldError, or "".
 func Problem(actor, reason string) string {
 	switch {
 	case actor == "" || len(actor) > 255:

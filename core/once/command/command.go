@@ -24,7 +24,7 @@ type Commands struct {
 	names  program.Names
 }
 
-// New returns Commands that keep their keys as cfg says, or an error that names every problem of it.
+// New returns Commands that keep their keys by cfg, or an error that names every problem of cfg.
 // The default of its TTL, which is how long results are remembered, is 30 days here. It must be
 // longer than any event or request may be repeated. RefuseStale is for commands whose outcome is
 // unknown when their process has died.
@@ -61,8 +61,8 @@ type Command struct {
 // EventKey returns the Key of a command that an event asks for: "QuoteAccepted:018f...".
 func EventKey(eventType, eventID string) string { return eventType + ":" + eventID }
 
-// Errors of this package that callers check with errors.Is, in addition to those of package once.
-// Report once.ErrFingerprintMismatch to a client: the key was used for other work.
+// Errors of this package that callers check with errors.Is, in addition to package once's. Report
+// once.ErrFingerprintMismatch to a client: the key was used for other work.
 var (
 	// ErrInTransaction: Run was called with a context that carries a transaction. The result of Run
 	// would stay if the transaction is rolled back. Use RunTx instead. Nothing was run.

@@ -52,9 +52,9 @@ type destinations struct {
 }
 
 type destination struct {
-	// shared: many destinations, which nobody has named. It is never stopped. While one of them has
-	// troubles, its effects have no more than the limit of one destination, so that they do not take
-	// all workers while they find out where they go.
+	// shared: many destinations without a name. It is never stopped. While one of them fails, its
+	// effects run at most as many at a time as effects of one destination, so that they do not take
+	// all workers while each finds out where it goes.
 	shared   bool
 	troubled time.Time // until then
 	running  int
@@ -80,7 +80,7 @@ type visit struct {
 	at    place
 	id    string
 	probe bool
-	said  time.Duration // how long its destination is away, as the failure says; 0: it does not
+	said  time.Duration // how long its destination is away, by the failure; 0: not known
 }
 
 // turnedAway reports whether an effect that was put off has to wait longer, and how long. It costs
@@ -147,7 +147,7 @@ func (d *destination) wait(limit int) time.Duration {
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// visitEnd says how a visit ended.
+// visitEnd is the result of a visit.
 type visitEnd uint8
 
 const (
@@ -213,8 +213,8 @@ func (d *destination) down(v *visit, now time.Time) {
 }
 
 // abandon notes that the handler of a visit is stuck. It returns false if too many handlers are
-// stuck already. The call is one of those of its destination until it returns. If nobody has named
-// its destination, it does not take the place of others, which may go elsewhere.
+// stuck already. The call counts for its destination until it returns. Without a named destination,
+// it does not take the place of others, which may go elsewhere.
 func (d *destinations) abandon(v *visit) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -367,9 +367,9 @@ func (w *Worker) judge(run execution, failure error, class core.Class, marked, l
 	return class, time.Duration((0.5 + rand.Float64()/2) * float64(pause))
 }
 
-// judgeAlone is judge without [WorkerConfig.Destination]. An outage concerns the host that its error
-// names, else this effect alone, and never the channel. A timeout without a host is left to the
-// relay, which knows whether the whole channel is stuck, and so are refusals.
+// judgeAlone is judge without [WorkerConfig.Destination]. An outage concerns the host that its
+// error names, else this effect alone, and never the channel. A timeout without a host is left to
+// the relay, which can recognise that the whole channel is stuck, and so are refusals.
 func (w *Worker) judgeAlone(run execution, failure error, class core.Class, end visitEnd, late bool) (core.Class,
 	time.Duration,
 ) {

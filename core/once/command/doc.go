@@ -25,9 +25,9 @@
 //	worker.AddTo(router) // the core.Router that the relay publishes to
 //	go worker.Run(ctx)   // executes effects that no event wakes up
 //
-// Alert on [Queue.Backlog]: it says how many effects of each channel are pending and dead, and how
-// long the oldest has been due. A person decides about a dead effect: [Queue.Redrive] has it
-// executed after all, and [Queue.Discard] ends it.
+// Alert on [Queue.Backlog]: it counts the pending and dead effects of each channel, with how long
+// the oldest has been due. A person decides about a dead effect: [Queue.Redrive] has it executed
+// after all, and [Queue.Discard] ends it.
 //
 // An effect is executed at least once, and once when nothing fails. If a process dies between the
 // call and its record, the lease ends, and the handler is called again with the same

@@ -93,7 +93,7 @@ const (
 	StatusFailed     Status = 3 // will be tried again
 	StatusDead       Status = 4 // waits for a person
 	// StatusDiscarded: a person decided that the effect will never be executed. It is stored as
-	// completed, with a code that says so. Versions before Discard read it as completed.
+	// completed, with a code of its own. Versions before Discard read it as completed.
 	StatusDiscarded Status = 5
 )
 
@@ -127,8 +127,8 @@ type Claim struct {
 	Fence     int64
 }
 
-// Claimed is the answer to a claim. If it is not Fresh, the Status of the record says why the
-// effect must not be executed.
+// Claimed is the answer to a claim. If it is not Fresh, the Status of the record is the reason why
+// the effect must not be executed.
 type Claimed struct {
 	Record
 	Fresh      bool
@@ -136,7 +136,7 @@ type Claimed struct {
 	RetryAfter time.Duration // until the present lease ends; StatusProcessing only
 }
 
-// Failure says how an execution failed.
+// Failure describes a failed execution.
 type Failure struct {
 	Dead bool // the effect is dead: it waits for a person
 	Free bool // it spends no attempt
@@ -159,7 +159,7 @@ type Backlog struct {
 	Dead    int64 // effects that wait for a person
 	// OldestAge is how long the oldest pending effect has been due, by the clock of the store:
 	// since the end of its delay, or since it was enqueued if it has failed. If more than Limit are
-	// pending, those count that have been due for longest.
+	// pending, the count has the longest due.
 	OldestAge time.Duration
 	Limit     int64 // a count that equals it may be larger in reality
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// register tells a Store that is a once.Registrar whose channel this is: when Run begins, before the
+// register registers the channel with a Store that is a once.Registrar: when Run begins, before the
 // first effect, and twice a day.
 func (w *Worker) register(ctx context.Context, channel string) {
 	store, ok := w.cfg.Store.(once.Registrar)
@@ -28,8 +28,8 @@ func (w *Worker) register(ctx context.Context, channel string) {
 
 const registerLimit = time.Second
 
-// register tells the store that this program runs commands of the type, before the first one and
-// twice a day. RunTx does not: the transaction of its caller may hold the only connection.
+// register registers this program for the command's type with the store, before the first command
+// and twice a day. RunTx does not: the transaction of its caller may hold the only connection.
 func (c *Commands) register(ctx context.Context, scope string) {
 	c.names.Register(ctx, scope, registerLimit,
 		func(ctx context.Context, program string) ([]string, error) {

@@ -21,11 +21,11 @@ import (
 
 const topicPrefix = core.ServedTopicPrefix
 
-// Topic returns the topic of the outbox events of a channel: "effect." and the channel. The outbox
-// and the Router of a relaying process must know the topic; [Worker.AddTo] adds it.
+// Topic returns the topic of the outbox events of a channel: "effect." and the channel. The Router
+// of a relaying process must have the topic, and so must its outbox; [Worker.AddTo] adds it.
 func Topic(channel string) string { return topicPrefix + channel }
 
-// QueueConfig says where effects are written.
+// QueueConfig configures a Queue.
 type QueueConfig struct {
 	// Store of the effects: sqlcommand.New. Required.
 	Store Store
@@ -70,7 +70,7 @@ func (c QueueConfig) Validate() error {
 	bad.If(c.Store == nil, "Store is missing")
 	ob, own := c.Outbox.(*core.Outbox)
 	bad.If(c.Outbox == nil || own && ob == nil,
-		"Outbox is missing (that of a GORM plugin is there after db.Use)")
+		"Outbox is missing (a GORM plugin has one after db.Use)")
 	bad.If(c.Retention < time.Second || c.Retention > once.MaxTTL,
 		"Retention %s is not between 1s and %s", c.Retention, once.MaxTTL)
 	_, archives := c.Store.(Archiver)
@@ -97,12 +97,12 @@ func NewQueue(cfg QueueConfig) (*Queue, error) {
 }
 
 // Enqueue writes an effect in the transaction, with the event that wakes a Worker after the commit.
-// If tx is nil, Enqueue uses the transaction that ctx carries. An effect with the same tenant,
-// channel and key is not written again: added is then false, and the record is the earlier effect.
-// The record of a new effect has only its Effect.
+// If tx is nil, Enqueue uses ctx's transaction. An effect with the same tenant, channel and key is
+// not written again: added is then false, and the record is the earlier effect. The record of a new
+// effect has only its Effect.
 //
 // Errors: core.ErrNoTransaction, once.ErrInvalidRequest, once.ErrFingerprintMismatch if the earlier
-// effect has another payload, those of the outbox such as core.ErrNoRoute, and core.ErrTxAborted.
+// effect has another payload, errors of the outbox such as core.ErrNoRoute, and core.ErrTxAborted.
 // After an error the caller must roll the transaction back.
 func (q *Queue) Enqueue(ctx context.Context, tx core.Tx, e Effect) (rec Record, added bool, err error) {
 	if tx, err = open(ctx, tx); err != nil {
@@ -228,8 +228,7 @@ func (q *Queue) Discard(ctx context.Context, tx core.Tx, id, actor, reason strin
 	return discarded, nil
 }
 
-// noteOf returns what a row keeps of a person's request, or an error that says what the request
-// lacks.
+// noteOf returns a row's note of a person's request, or an error that names what the request lacks.
 func noteOf(id, actor, reason string) (string, error) {
 	if id == "" || strings.TrimSpace(actor) == "" || strings.TrimSpace(reason) == "" {
 		return "", fmt.Errorf("%w: id, actor and reason are required", once.ErrInvalidRequest)

@@ -12,9 +12,10 @@ import (
 
 // A handler is stuck if it has not returned half of its time after that time is over: it ignores
 // the end of its context. No code can end it, so the Worker goes on without it, before the relay
-// does. The relay would take it for a fault of the whole channel, which may have other destinations.
-// The effect stays leased, so nobody executes it meanwhile, and its result is recorded when the
-// handler returns. Until then the handler is one of the PerDestination of its destination.
+// does. The relay would take it for a fault of the whole channel, which may have other
+// destinations. The effect stays leased, so nobody executes it meanwhile, and its result is
+// recorded when the handler returns. Until then the handler counts for its destination's
+// PerDestination.
 
 // errStuck is the failure of an effect whose handler is stuck.
 var errStuck = errors.New("command: the handler ignores the end of its context: it has not returned")
@@ -93,9 +94,9 @@ func (w *Worker) abandon(run execution, ended <-chan handlerEnd,
 	return destinationMaxGap
 }
 
-// shortLease says once that handlers may run for longer than the lease. Nobody else is let in while
-// the lease is extended. But only a handler that ends before the lease is alone whatever happens to
-// its process and to the store.
+// shortLease warns once that handlers may run for longer than the lease. Nobody else is let in
+// while the lease is extended. But only a handler that ends before the lease is certain to be
+// alone, even if its process or the store stops for a while.
 type shortLease struct{ once sync.Once }
 
 func (s *shortLease) check(ctx context.Context, lease time.Duration, logger *slog.Logger) {

@@ -18,7 +18,7 @@ import (
 const sweepBatch = 100
 
 // Run sweeps at once and then every SweepInterval until ctx ends; then it returns nil. An error of
-// the store does not end it. Run it beside the relay, in any number of processes: an effect is
+// the store does not end it. Run it next to the relay, in any number of processes: an effect is
 // leased to one of them.
 func (w *Worker) Run(ctx context.Context) error {
 	for _, channel := range slices.Sorted(maps.Keys(w.cfg.Handlers)) {
@@ -33,15 +33,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep executes the overdue effects of the Worker's channels: those that should have been executed
-// OverdueAfter ago. No event of the outbox woke the Worker for them. The event is dead, discarded
-// or deleted, or was taken by a publisher that does not execute effects. Or the event still waits,
-// and will find its effect completed. Sweep returns how many effects it executed.
+// Sweep executes the overdue effects of the Worker's channels: effects that should have been
+// executed OverdueAfter ago. No event of the outbox woke the Worker for them. The event is dead,
+// discarded or deleted, or was taken by a publisher that does not execute effects. Or the event
+// still waits, and will find its effect completed. Sweep returns how many effects it executed.
 //
-// The effects of a channel are executed one after another. Those that have been due for longest
-// come first. An outage, or a handler that needs longer than SweepTimeout, spends no attempt, and
-// the sweep goes on with other effects. A failed effect is overdue again OverdueAfter later, and
-// dead after MaxAttempts.
+// The effects of a channel are executed one after another. The longest due come first. An outage,
+// or a handler that needs longer than SweepTimeout, spends no attempt, and the sweep goes on with
+// other effects. A failed effect is overdue again OverdueAfter later, and dead after MaxAttempts.
 func (w *Worker) Sweep(ctx context.Context) (executed int, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

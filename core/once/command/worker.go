@@ -35,13 +35,13 @@ import (
 // worker may have begun. Events that are published with ctx carry the effect's ID as their
 // core.HeaderCausationID.
 //
-// Errors are marked as those of a core.Publisher. core.Permanent makes the effect dead at once.
+// Errors are marked as for a core.Publisher. core.Permanent makes the effect dead at once.
 // core.Unavailable stops the channel, or its destination (see [WorkerConfig.Destination]), until
 // the other side is back, and costs no attempt. Any other error spends an attempt. The text of the
 // error is stored: keep secrets out of it.
 type Handler func(ctx context.Context, e Effect) (externalRef string, err error)
 
-// WorkerConfig says how effects are executed.
+// WorkerConfig configures a Worker.
 type WorkerConfig struct {
 	// Store of the effects: sqlcommand.New. Required.
 	Store Store
@@ -49,9 +49,9 @@ type WorkerConfig struct {
 	Handlers map[string]Handler
 	// Destination returns the destination of an effect, such as the host of a webhook's subscriber.
 	// An outage stops only that destination; see PerDestination. It must be quick and must not
-	// panic. Default: what the effect's own outage says. If its error names a host, as those of
-	// net/http and net do, the effect waits with all others that have met an outage of that host.
-	// Otherwise it waits alone.
+	// panic. Default: the host in the error of an outage, as errors of net/http and net have it: the
+	// effect then waits with all others that have met an outage of that host. Without a host it
+	// waits alone.
 	//
 	// So each effect is tried once before its destination is known. Set Destination where that is
 	// too often, or where errors name no host: no other field of an effect names the destination.
@@ -70,9 +70,9 @@ type WorkerConfig struct {
 	// outage. MaxAttempts must not be more than Retry.MaxAttempts of the outbox, which would give
 	// the event up first. Default: 10, as there.
 	MaxAttempts int
-	// Lease is how long an effect stays held by a process that died. A living process extends it
-	// whenever a third of it has passed. It should be longer than PublishTimeout of the outbox and
-	// SweepTimeout; otherwise the Worker warns once. Default: 30 s, from 100 ms to once.MaxLease.
+	// Lease is how long an effect stays held by a process that died. A living process extends it at
+	// each third of it. It should be longer than PublishTimeout of the outbox and SweepTimeout;
+	// otherwise the Worker warns once. Default: 30 s, from 100 ms to once.MaxLease.
 	Lease time.Duration
 	// StoreTimeout bounds the recording of a result, which goes on after the handler's context has
 	// ended. Default: 5 s, or half of Lease if that is shorter.
@@ -116,7 +116,7 @@ const (
 // ExecInfo describes the execution of an effect.
 type ExecInfo struct {
 	Tenant, Channel, Key, ID string
-	// Result is one of these:
+	// Result is one of:
 	//
 	//   - executed: done and recorded;
 	//   - retried: failed, and the relay tries again;
@@ -197,7 +197,7 @@ type Worker struct {
 	away  *destinations
 	short shortLease
 	names program.Names
-	// leases are those of the effects that are executed.
+	// leases keeps the leases of effects that are being executed.
 	leases lease.Keeper
 }
 
@@ -415,7 +415,7 @@ func (w *Worker) conclude(ctx, runCtx context.Context, run execution, end handle
 		class = w.cfg.Classifier(failure)
 	}
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) && (class != core.ClassPermanent || !marked)
-	// This process cannot tell whether the whole channel is stuck.
+	// It is not known here whether the whole channel is stuck.
 	if (run.swept || w.cfg.Destination != nil) && late {
 		class, marked = core.ClassUnavailable, false
 	}
@@ -446,7 +446,7 @@ func didNotReturn(v any) error {
 }
 
 // mark marks an error with the class that the Classifier of the Worker found, because the relay's
-// classifier may find another. A timeout is left to the relay, which knows whether the whole
+// classifier may find another. A timeout is left to the relay, which can recognise that the whole
 // channel is stuck.
 func mark(class core.Class, err error) error {
 	if class == core.ClassTransient && errors.Is(err, context.DeadlineExceeded) {

@@ -15,10 +15,10 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Config says which requests need a key and which responses are kept. Keys and Scope are required.
-// The zero value of every other field means its documented default.
+// Config selects the requests that need a key and the responses that are kept. Keys and Scope are
+// required. The zero value of every other field means its documented default.
 type Config struct {
-	// Keys says how keys are kept: Store, Lease, TTL and the other fields of once.Config, with the
+	// Keys configures the keys: Store, Lease, TTL and the other fields of once.Config, with the
 	// same defaults except for Wait. Wait is how long a request waits while another request with
 	// its key is carried out, before it is answered with 409. Its default here is 2 s; negative: it
 	// does not wait. MaxResult is the largest body of a response that is kept. StoreTimeout also
@@ -26,8 +26,9 @@ type Config struct {
 	// Before the handler that is StoreTimeout plus Wait, after the handler StoreTimeout alone.
 	Keys once.Config
 
-	// Transactor selects the transaction form: each request is carried out in a transaction of it.
-	// Keys.TxStore, or a Keys.Store that is one, must be in the same database. Nil: the lease form.
+	// Transactor selects the transaction form: each request is carried out in a transaction of the
+	// Transactor. Keys.TxStore, or a Keys.Store that is one, must be in the same database. Nil: the
+	// lease form.
 	Transactor core.Transactor
 
 	// Scope returns the tenant or the principal of a request: clients of different scopes never see
@@ -57,10 +58,10 @@ type Config struct {
 	// MaxBody is the largest body of a request, in bytes. The body is read into memory for
 	// comparison. Default: 1 MiB.
 	MaxBody int64
-	// Canonical returns the form of a body that is compared with that of an earlier request. It
-	// must not change body. Default: the body itself, or the parts of a multipart body, whose
-	// boundary differs each time that a client encodes it. [CanonicalJSON] ignores the order of
-	// members and white space too.
+	// Canonical returns the form of a body that is compared with an earlier request's. It must not
+	// change body. Default: the body itself, or the parts of a multipart body, whose boundary
+	// differs each time that a client encodes it. [CanonicalJSON] ignores the order of members and
+	// white space too.
 	Canonical func(r *http.Request, body []byte) []byte
 
 	// Policy chooses, by the status of a response, whether the response is kept and the work
@@ -68,11 +69,11 @@ type Config struct {
 	Policy func(status int) ResponsePolicy
 	// KeepHeaders are response headers to keep in addition to Content-Type, Content-Encoding,
 	// Content-Language, Content-Location, Content-Disposition, Content-Range, Allow, Cache-Control,
-	// ETag, Last-Modified, Link, Location, Retry-After, Vary and X-Content-Type-Options. Only what
-	// the handler has set or added is kept, nothing of middleware outside. A name may end in *:
-	// "Access-Control-*" keeps all headers of CORS, and "X-*" keeps X-Request-Id. All other headers
-	// are sent only with the first response. Set-Cookie, credentials and headers of the connection
-	// are never kept.
+	// ETag, Last-Modified, Link, Location, Retry-After, Vary and X-Content-Type-Options. Only
+	// headers that the handler has set or added are kept, not those of outer middleware. A name may
+	// end in *: "Access-Control-*" keeps all headers of CORS, and "X-*" keeps X-Request-Id. All
+	// other headers are sent only with the first response. Set-Cookie, credentials and headers of
+	// the connection are never kept.
 	KeepHeaders []string
 
 	// RetryAfter is the value of the Retry-After header with 409 and 503, in whole seconds, rounded
@@ -204,7 +205,7 @@ func notToken(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }
 
-// ResponsePolicy says whether a response is kept, and whether the work of its handler commits.
+// ResponsePolicy decides whether a response is kept, and whether the work of its handler commits.
 type ResponsePolicy uint8
 
 // Values of ResponsePolicy.

@@ -20,8 +20,8 @@
 // response is recorded after it. After a crash in between, the next request with the key runs the
 // handler again, once the lease is over. Give the key ([KeyOf]) to the other side too.
 //
-// Wrap handlers inside of the mux, so that r.Pattern is known, and inside of the authentication, so
-// that Scope knows the principal. The answers follow the vocabulary of
+// Wrap handlers inside of the mux, so that r.Pattern is set, and inside of the authentication, so
+// that Scope can use the principal. The answers follow the vocabulary of
 // draft-ietf-httpapi-idempotency-key-header-07, which never became a standard;
 // docs/http-idempotency.md lists them in a table.
 package httpkey

@@ -201,8 +201,8 @@ func mediaType(contentType string) string {
 }
 
 // canonicalForm is the default of [Config.Canonical]. It returns the parts of a multipart body
-// without the boundary, sorted by the names of their fields. Any other body, and one that is not as
-// its Content-Type says, stays unchanged.
+// without the boundary, sorted by the names of their fields. Any other body, and a body that does
+// not match its Content-Type, stays unchanged.
 func canonicalForm(r *http.Request, body []byte) []byte {
 	t, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || !strings.HasPrefix(t, "multipart/") || params["boundary"] == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// errReleased tells a runner that a response is not to be kept.
+// errReleased makes a runner keep no response.
 var errReleased = errors.New("httpkey: the response is not kept")
 
 // serveLease carries the request out under a lease.
@@ -65,7 +65,7 @@ func (c *call) finishLease(ctx context.Context, policy ResponsePolicy, err error
 	case err == nil:
 		c.send(policy, nil)
 	case errors.Is(err, errReleased):
-		if err == errReleased { //nolint:errorlint // an error that wraps it has more to tell
+		if err == errReleased { //nolint:errorlint // an error that wraps it has further causes
 			err = nil
 		}
 		c.send(Release, err)

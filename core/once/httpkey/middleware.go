@@ -14,7 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Errors that [Info.Err] may wrap, in addition to those of package once and of the database.
+// Errors that [Info.Err] may wrap, in addition to errors of package once and of the database.
 var (
 	// ErrPanicked: the handler panicked, or called runtime.Goexit. The key is free, and the panic
 	// goes on. The error also wraps a *core.PanicError with the value and the stack.
@@ -22,7 +22,7 @@ var (
 	// ErrNoResponse: the handler neither wrote nor set a status. Most often it has written to
 	// another ResponseWriter, or returned an error to a framework that answers later. It is not
 	// known whether its work is right, so it is rolled back, and the key is free. A handler whose
-	// answer is an empty 200 must say so: w.WriteHeader(http.StatusOK).
+	// answer is an empty 200 must call w.WriteHeader(http.StatusOK).
 	ErrNoResponse = errors.New("httpkey: the handler wrote no response: call w.WriteHeader(http.StatusOK) for an " +
 		"empty one, and have a framework write its errors before it returns")
 	// ErrNested: the context of a request already carries a transaction, so the middleware could
@@ -124,7 +124,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 			c.info.Status, c.info.Policy, c.info.Err = 0, Release, errors.Join(c.info.Err, panicked(v))
 		}
 		c.info.Duration = time.Since(start)
-		m.told(c.r.Context(), c.info)
+		m.observe(c.r.Context(), c.info)
 		if v != nil {
 			panic(v) //nolint:forbidigo // the handler's panic goes on to the server
 		}
@@ -257,8 +257,8 @@ func (c *call) refuseEarly(err error) {
 	}
 }
 
-// refuseInFlight answers that another request with the key is being carried out. err may say how
-// long that takes.
+// refuseInFlight answers that another request with the key is being carried out, with a Retry-After
+// if err has one.
 func (c *call) refuseInFlight(err error) {
 	c.info.Answer, c.info.Status, c.info.Err = inFlight.answer, inFlight.status, nil
 	inFlight.write(c.w, &c.m.cfg, "Send the same request again later to get its response.", once.RetryAfter(err))
@@ -287,8 +287,8 @@ func (c *call) run(ctx context.Context, through func()) ResponsePolicy {
 
 const registerLimit = time.Second
 
-// register tells the store that this program serves the endpoint, before its first request with a key
-// and twice a day.
+// register registers this program for the endpoint with the store, before its first request with a
+// key and twice a day.
 func (m *Middleware) register(ctx context.Context, scope string) {
 	if _, ok := core.TxFromContext(ctx); ok { // it may hold the only connection
 		return

@@ -15,9 +15,9 @@ import (
 
 // Info describes one request.
 type Info struct {
-	// Answer says how the request was answered:
+	// Answer is the kind of the answer:
 	//
-	//   - executed: the handler ran; Policy says whether its response was kept;
+	//   - executed: the handler ran; Policy has whether its response was kept;
 	//   - replayed: with the response of an earlier request;
 	//   - in_flight (409): another request with this key is being carried out;
 	//   - mismatch (422): the key was used for a different request;
@@ -63,8 +63,8 @@ const (
 	clientGone      = "client_gone"
 )
 
-// told logs errors that an operator should see, and calls the Observer for every request.
-func (m *Middleware) told(ctx context.Context, info Info) {
+// observe logs errors that an operator should see, and calls the Observer for every request.
+func (m *Middleware) observe(ctx context.Context, info Info) {
 	if info.Err != nil && (info.Status >= 500 || info.Answer == executed || info.Answer == bypassed) {
 		args := []any{
 			"answer", info.Answer, "method", info.Method, "route", info.Route, "status", info.Status,
@@ -110,8 +110,8 @@ var (
 	storeUnavailable = problem{"store-unavailable", 503, "Idempotency store is unavailable", storeFailed, true}
 )
 
-// write answers with p as application/problem+json (RFC 9457). after says when to send the request
-// again, if that is known.
+// write answers with p as application/problem+json (RFC 9457). after is when to send the request
+// again; 0: not known.
 func (p problem) write(w http.ResponseWriter, cfg *Config, detail string, after time.Duration) {
 	body, _ := json.Marshal(struct { // texts and a number: it cannot fail
 		Type   string `json:"type"`

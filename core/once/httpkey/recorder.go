@@ -152,7 +152,7 @@ func (r *recorder) finish() {
 	maps.Copy(r.w.Header(), trailers)
 }
 
-// trailers returns the trailers that the handler has set, in one of the two ways of package http.
+// trailers returns the trailers that the handler has set, in either way of package http.
 func (r *recorder) trailers() http.Header {
 	t := http.Header{}
 	for k, v := range r.header {
@@ -184,8 +184,8 @@ func bodyAllowed(status int) bool {
 // stored is the content of Result.Meta, as JSON. Result.Data is the body.
 type stored struct {
 	Status int `json:"status"`
-	// Header has what the handler set. Added has the values that it added to those of middleware
-	// outside.
+	// Header has the values that the handler set, and Added the values that it added to outer
+	// middleware's.
 	Header http.Header `json:"header,omitempty"`
 	Added  http.Header `json:"added,omitempty"`
 	// Raw has the headers with a value that is not UTF-8, byte for byte, in base64.
@@ -194,8 +194,8 @@ type stored struct {
 	NotKept bool `json:"not_kept,omitempty"`
 }
 
-// encode turns a response into a result. If the response cannot be kept, the result says only that
-// a response existed.
+// encode turns a response into a result. If the response cannot be kept, the result records only
+// that a response existed.
 func (r *recorder) encode(keep []string) once.Result {
 	if !r.passed {
 		s := stored{Status: r.status, Header: http.Header{}}

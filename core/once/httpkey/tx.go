@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// errKept tells a Runner to roll back, although the response is kept.
+// errKept makes a Runner roll back, although the response is kept.
 var errKept = errors.New("httpkey: only the response is kept")
 
 // minLockWait is the shortest time that a request waits for the lock of its key, because taking a
@@ -86,7 +86,7 @@ func (c *call) answerTx(ctx context.Context, res once.Result, replayed bool, pol
 	case err == nil:
 		c.send(policy, nil)
 	case errors.Is(err, errReleased):
-		if err == errReleased { //nolint:errorlint // an error that wraps it has more to tell
+		if err == errReleased { //nolint:errorlint // an error that wraps it has further causes
 			err = nil
 		}
 		c.send(Release, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// errHung says that a request was answered without the store.
+// errHung: a request was answered without the store.
 var errHung = errors.New("httpkey: the database does not answer")
 
 // txRun is one request in the transaction form. The transaction has a goroutine of its own: a
@@ -101,7 +101,7 @@ func (t *txRun) handle(run *handlerRun) (policy ResponsePolicy) {
 	return policy
 }
 
-// transaction opens the transaction, and ends it as the policy for the handler's response says.
+// transaction opens the transaction, and ends it by the policy for the handler's response.
 func (t *txRun) transaction() {
 	defer close(t.done)
 	defer t.cancel(nil)

@@ -17,7 +17,7 @@ var _ once.Desk = (*Store)(nil)
 // maxLook is how many keys ListKeys looks at for a page.
 const maxLook = 10_000
 
-// Beside is for package sqlops: it returns the Store of the table beside those of an outbox.
+// Beside is for package sqlops: it returns a Store for the table next to an outbox's.
 func Beside(r sqlstore.Runner, cfg Config) (*Store, error) {
 	s, err := sqlstore.Beside(r, tables, sqlstore.Config(cfg))
 	if err != nil {
@@ -26,12 +26,12 @@ func Beside(r sqlstore.Runner, cfg Config) (*Store, error) {
 	return &Store{db: s, sql: newStatements(s.Names)}, nil
 }
 
-// keyStatus is the number of a status: that of a key that was abandoned is 3.
+// keyStatus is the number of a status: 3 for an abandoned key.
 const keyStatus = "CASE WHEN status = 1 AND lease_until < {now} THEN 3 ELSE status END"
 
 var keyStatuses = []once.KeyStatus{once.KeyFailed, once.KeyHeld, once.KeyDone, once.KeyAbandoned}
 
-// deskStatements are those of an operator's questions.
+// deskStatements has the statements for an operator's queries.
 type deskStatements struct {
 	sum         string
 	from, named string // of ListKeys; deskEnd ends them, and their parameters are ?
@@ -171,7 +171,7 @@ func (s *Store) ListKeys(ctx context.Context, q once.KeyQuery) (page once.KeyPag
 	if named || !picks {
 		return page, nil
 	}
-	// Are these all, or all of those that were looked at?
+	// Is this the end, or only the end of the examined keys?
 	end, err := sqlstore.List(ctx, s.db, what, s.sql.desk.last, append(behind, maxLook-1),
 		func(rows core.Rows) (p place, err error) {
 			err = rows.Scan(&p.Expires, &p.Scope, &p.Tenant, &p.ID)

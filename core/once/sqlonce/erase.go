@@ -13,11 +13,12 @@ import (
 // repetition of its request as one whose response was not kept.
 const metaErased = `{"not_kept":true}`
 
-// EraseResults erases the stored results of the keys with this id, in every scope and of every tenant
-// if those are empty. A key that is done stays done, until it expires: its work is not done again,
-// and who repeats it gets an empty result. Package httpkey then answers that the response was not
-// kept. held counts the keys whose work is going on: erase them when it has ended. What is erased
-// already is not counted. With dryRun it changes nothing. Without a scope it reads the whole table.
+// EraseResults erases the stored results of the keys with this id, in every scope and of every
+// tenant if those are empty. A key that is done stays done, until it expires: its work is not done
+// again, and a repeated request gets an empty result. Package httpkey then answers that the
+// response was not kept. held counts the keys whose work is going on: erase them when it has ended.
+// Results that are erased already are not counted. With dryRun it changes nothing. Without a scope
+// it reads the whole table.
 func (s *Store) EraseResults(ctx context.Context, scope, tenant, id string, dryRun bool,
 ) (erased, held int, err error) {
 	const what = "erase results"
@@ -53,7 +54,7 @@ func (s *Store) EraseResults(ctx context.Context, scope, tenant, id string, dryR
 	return erased, held, nil
 }
 
-// erasable is what EraseResults knows about a key.
+// erasable is a key with the columns that EraseResults needs.
 type erasable struct {
 	once.Key
 	held, done bool

@@ -6,7 +6,8 @@ const (
 	keyIs   = "scope = ? AND tenant = ? AND id = ?"
 	claimIs = keyIs + " AND owner = ? AND fence = ?"
 
-	// archivedIs is true for a key as Archive has read it: every change sets one of the times.
+	// archivedIs selects a key that is unchanged since Archive read it: every change sets one of
+	// the times.
 	archivedIs = keyIs + " AND fence = ? AND {us:updated_at} = ? AND {us:expires_at} = ? AND status = ?"
 
 	readKey = "SELECT status, owner, fence, attempts, fingerprint, COALESCE({left:lease_until},0), " +

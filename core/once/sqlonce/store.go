@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// Config says where the table is.
+// Config names the table and its database.
 type Config struct {
 	// Dialect of the database. Empty: New asks the database.
 	Dialect core.Dialect
@@ -95,7 +95,7 @@ func (s *Store) Register(ctx context.Context, scope, program string) (others []s
 	if err != nil {
 		return nil, err
 	}
-	// What is forgotten is left for the next call if that fails: others is known.
+	// If this fails, the next call forgets them: others is known.
 	_ = s.db.Single(ctx, "forget programs", func(q sqlkit.Querier) error {
 		_, err := q.Exec(ctx, s.sql.forget, scope, sqlstore.ProgramMemory.Microseconds())
 		return err

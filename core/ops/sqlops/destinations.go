@@ -19,8 +19,8 @@ type destinationStatements struct {
 }
 
 // The statements read events in the order of an index, so that a limit ends the scan, in each of
-// three parts: open ones without a key, open and dead ones with a key, of which the open ones are
-// counted, and dead ones.
+// three parts: open events without a key; open and dead events with a key, of which the open ones
+// are counted; and dead events.
 const (
 	postgresDestinations = `SELECT part, topic, count(*), count(*) FILTER (WHERE status <> 3),
   count(*) FILTER (WHERE status <> 3 AND available_at <= now() AND NOT COALESCE(lease_until > now(), false)),

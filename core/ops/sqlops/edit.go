@@ -16,7 +16,7 @@ type editStatements struct {
 	lock    string // the row, locked
 	insert  string // the new row, still without its content
 	content string // of the new row
-	last    string // the new row is the last one of its key, if the dead row was
+	last    string // makes the new row the last of its key, if the dead row was
 	end     string // the dead row
 	audit   string
 }

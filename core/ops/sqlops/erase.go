@@ -15,7 +15,7 @@ import (
 
 // eraseStatements are the statements that erase the content of rows.
 type eraseStatements struct {
-	rows    string // what says whether rows can be erased, locked
+	rows    string // whether rows can be erased, locked
 	content string
 	audit   string // the audit row of one
 	details string // of audit rows, their beginnings
@@ -46,7 +46,7 @@ func newEraseStatements(t outboxsql.Tables, p *outboxsql.Params) eraseStatements
 	}
 }
 
-// erasable is a row, and what says whether it can be erased.
+// erasable is a row with the columns that decide whether it can be erased.
 type erasable struct {
 	id             core.RowID
 	eventID, topic string

@@ -19,13 +19,13 @@ type part struct {
 	lane        core.KeyID // of byLane; zero: all
 	topic       string     // of byTopic; empty: all
 	cause       string     // of byCause
-	noLane      bool       // of byDead: only those without a key
+	noLane      bool       // of byDead: only events without a key
 	ended       bool       // of byID: only rows that are not in the other parts of a key
 	// foreign is a part that is read only if the table has ids that do not begin with their time.
 	foreign bool
 }
 
-// index is one of the orders in which events are read.
+// index is an order in which events are read.
 type index uint8
 
 const (
@@ -113,7 +113,7 @@ func idAt(t time.Time) (id core.RowID) {
 	return id
 }
 
-// before returns the id before one that idAt returned.
+// before returns the id before a result of idAt.
 func before(id core.RowID) core.RowID {
 	binary.BigEndian.PutUint64(id[:8], binary.BigEndian.Uint64(id[:8])-1)
 	binary.BigEndian.PutUint64(id[8:], 1<<64-1)
@@ -139,7 +139,7 @@ func cursorAt(part int, e *ops.Event) cursor {
 	return c
 }
 
-// scanHash tells scans apart whose cursors do not fit each other.
+// scanHash is equal for scans whose cursors are interchangeable.
 func scanHash(s ops.Scan) uint64 {
 	s.After, s.Limit, s.Look = "", 0, 0
 	h := fnv.New64a()

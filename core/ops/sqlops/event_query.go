@@ -11,14 +11,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// eventQuery builds the statements that list events. Their texts depend on what people ask for, and
-// are not on the hot path.
+// eventQuery builds the statements that list events. Their texts depend on the query, and are not
+// on the hot path.
 type eventQuery struct {
 	*Store
 	args []any
 	scan ops.Scan
 	part *part
-	// filtered says that the filter is not served by the order of the part alone.
+	// filtered: the filter needs conditions besides the order of the part.
 	filtered bool
 	wheres   []func() string // conditions on the rows that are looked at
 }

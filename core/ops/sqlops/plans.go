@@ -29,10 +29,10 @@ const (
 	planTimes   = "SELECT {us:updated_at}, {us:worker_until}, {clock} FROM {plan} WHERE id = "
 	planEnded   = "state IN ('done', 'cancelled')"
 
-	// outcomesOfRows reads rows that have their place, and outcomesOfCopies those that took the
-	// place of another one, as the audit has it. The row that was replaced does not count, because
-	// it may be deleted before the row in its place has ended. Both ask the audit for the reason of
-	// the plan, because others redrive the same rows.
+	// outcomesOfRows reads rows that have their place, and outcomesOfCopies rows that took the
+	// place of another one, by the audit. The row that was replaced does not count, because it may
+	// be deleted before the row in its place has ended. Both ask the audit for the reason of the
+	// plan, because others redrive the same rows.
 	outcomesOfRows = `SELECT e.id, e.status, e.attempts FROM {event} e WHERE NOT EXISTS (SELECT 1 FROM {audit} a
   WHERE a.row_id = e.id AND a.action = 'redrive' AND a.new_id IS NOT NULL) AND e.id {planned}
   AND ({reason} = '' OR EXISTS (SELECT 1 FROM {audit} p WHERE p.row_id = e.id AND p.action = 'redrive' AND
@@ -128,7 +128,7 @@ func (st *Store) InsertPlan(ctx context.Context, p ops.StoredPlan, audit string,
 	})
 }
 
-// planReason is the reason of an audit row about a plan. It says which events the plan has.
+// planReason is the reason of an audit row about a plan. It describes the selection of the plan.
 func planReason(p ops.StoredPlan, reason string) string {
 	filter, _ := json.Marshal(p.Filter)
 	beyond := ""

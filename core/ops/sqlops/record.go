@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
-// recordStatements are those about what people did outside of the table of events.
+// recordStatements write audit rows about changes outside of the table of events.
 type recordStatements struct{ audit string }
 
 func newRecordStatements(t outboxsql.Tables, p *outboxsql.Params) recordStatements {

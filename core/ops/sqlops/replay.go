@@ -9,8 +9,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// A copy for a replay names its row, and if it has a key it carries its first number: its own
-// number is that of another sequence, which a consumer must not compare.
+// A copy for a replay names its row, and if it has a key, it carries the event's first number: its
+// own number belongs to another sequence, which a consumer must not compare.
 const (
 	logReader = "'" + core.LogReader + "'"
 

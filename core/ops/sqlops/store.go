@@ -14,9 +14,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// New returns the API of an Outbox whose Repository is that of package sqloutbox, as it is in an
-// Outbox of sqloutbox.Open, gormoutbox, bunoutbox, entoutbox and pgxoutbox. See ops.New. The API also
-// has the consumers, effects and idempotency keys of the same schema, if their tables have no prefix.
+// New returns the API of an Outbox whose Repository is package sqloutbox's, as in an Outbox of
+// sqloutbox.Open, gormoutbox, bunoutbox, entoutbox and pgxoutbox. See ops.New. The API also has the
+// consumers, effects and idempotency keys of the same schema, if their tables have no prefix.
 func New(ob *core.Outbox) (*ops.API, error) {
 	if ob == nil {
 		return nil, errors.New("sqlops: the Outbox is nil")

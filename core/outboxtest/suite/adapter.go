@@ -13,18 +13,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
-// AdapterHarness tells TestAdapter how to reach an adapter: the transactions of an ORM or a driver,
+// AdapterHarness gives TestAdapter access to an adapter: the transactions of an ORM or a driver,
 // with an outbox in them.
 type AdapterHarness struct {
 	// Open returns the adapter on an empty database. cfg has all fields but the Repository. Open is
 	// called once for each case.
 	Open func(t *testing.T, cfg core.Config) Adapter
-	// AbortsOnError says that a refused statement makes the transaction unusable, as in PostgreSQL.
+	// AbortsOnError: a refused statement makes the transaction unusable, as in PostgreSQL.
 	AbortsOnError bool
-	// SingleWriter says that only one transaction writes at a time, as in SQLite.
+	// SingleWriter: only one transaction writes at a time, as in SQLite.
 	SingleWriter bool
-	// Defers says that events may be written with COMMIT. Then the end of the transaction returns
-	// their errors, and not Publish.
+	// Defers: events may be written with COMMIT. Then the end of the transaction returns their
+	// errors, and not Publish.
 	Defers bool
 	// Programs is how many random programs of savepoints are run. Default: 300.
 	Programs int
@@ -33,8 +33,8 @@ type AdapterHarness struct {
 	Seed uint64
 }
 
-// Adapter is an adapter under test. A field is required unless its comment says otherwise. Inside a
-// transaction the functions get the context that RunInTx gave to its function.
+// Adapter is an adapter under test. A field is required unless its comment makes it optional.
+// Inside a transaction the functions get the context that RunInTx gave to its function.
 type Adapter struct {
 	// Outbox records the events of Publish. The suite runs its relay in the cases that need one.
 	Outbox *core.Outbox
@@ -58,8 +58,8 @@ type Adapter struct {
 	RefuseCommit func(ctx context.Context) error
 
 	// The fields below are for scenarios that only some databases and drivers can have. If a field
-	// is nil or returns an error wrapping errors.ErrUnsupported, the scenario says so in its log
-	// and ends.
+	// is nil or returns an error wrapping errors.ErrUnsupported, the scenario logs the reason and
+	// ends.
 
 	// LoseCommit makes the answer to the COMMIT of the transaction that ctx carries get lost. If
 	// committed is true, the database carries the COMMIT out. Otherwise the COMMIT never reaches
@@ -362,7 +362,7 @@ func (a *adapterFixture) whole() {
 
 // truthful requires that the reports about these events are true, and that err, the result of
 // RunInTx, is true. RunInTx may report success only if the event first is stored, and a failure
-// only if it is not stored, unless the error says that the outcome is unknown.
+// only if it is not stored, unless the error is core.ErrCommitUnknown.
 func (a *adapterFixture) truthful(err error, first string, further ...string) {
 	a.Helper()
 	committed := a.noLies(append(further, first)...)

@@ -37,7 +37,7 @@ func (a *adapterFixture) wantBooked(want ...int) {
 	a.must(slices.Equal(got, want), "booked are %v, want %v", got, want)
 }
 
-// swallowedConstraint books these rows, one of them twice, and ignores the error.
+// swallowedConstraint books the given rows, one of them twice, and ignores the error.
 func (a *adapterFixture) swallowedConstraint(ids ...int) {
 	if !a.has(a.Booked != nil, nil) {
 		return
@@ -80,7 +80,7 @@ func adapterEndConstraintNested(a *adapterFixture) {
 }
 
 // afterDeadlock tries to go on in a transaction that the database has rolled back. No statement may
-// reach the database, because it would commit by itself.
+// reach the database, because it would commit on its own.
 func (a *adapterFixture) afterDeadlock(ctx context.Context, nest nested) {
 	a.Helper()
 	for what, err := range map[string]error{

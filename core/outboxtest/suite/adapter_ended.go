@@ -26,7 +26,7 @@ func adapterEndedCases() []adapterCase {
 }
 
 // adapterNestedEnded ends the context of a nested transaction before its end. Either it returned
-// nil and all of it is kept, or it failed and nothing is kept. The outer transaction goes on
+// nil and its events are kept, or it failed and nothing is kept. The outer transaction goes on
 // without the nested one.
 func adapterNestedEnded(a *adapterFixture, end func(error) error) {
 	for i, nest := range a.nestings() {
@@ -117,7 +117,8 @@ func adapterAnother(a *adapterFixture) {
 	}
 }
 
-// adapterOver runs a transaction in the context of one that is over: in AfterCommit, and later.
+// adapterOver runs a transaction in the context of a transaction that is over: in AfterCommit, and
+// later.
 func adapterOver(a *adapterFixture) {
 	var over context.Context
 	begin := func() {

@@ -35,7 +35,7 @@ func adapterOtherDatabase(a *adapterFixture) {
 	other.whole()
 }
 
-// adapterOtherDatabaseNested begins a transaction of another database inside one of its own. It is
+// adapterOtherDatabaseNested begins a transaction of another database inside its own. It is
 // independent of the outer one, and each outbox accepts its own transaction.
 func adapterOtherDatabaseNested(a *adapterFixture) {
 	other := newAdapterFixture(a.T, a.AdapterHarness)
@@ -81,8 +81,8 @@ func adapterOtherDatabaseAgain(a *adapterFixture) {
 }
 
 // adapterOwnDatabaseAgain fails in a savepoint. The owner of the transaction must repeat it as a
-// whole, because the database may have rolled back all of it. A savepoint that succeeds ends with
-// the transaction.
+// whole, because the database may have rolled it back completely. A savepoint that succeeds ends
+// with the transaction.
 func adapterOwnDatabaseAgain(a *adapterFixture) {
 	var outer, good, bad string
 	a.inTx(func(ctx context.Context) {

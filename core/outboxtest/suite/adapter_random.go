@@ -90,8 +90,8 @@ type program struct {
 var errProgram = errors.New("the program rolls back")
 
 // adapterRandomPrograms runs random programs while the relay runs. After each program it requires
-// that the reported outcomes are true. At the end it requires that the published events are those
-// in the table.
+// that the reported outcomes are true. At the end it requires that exactly the events in the table
+// are published.
 func adapterRandomPrograms(a *adapterFixture) {
 	seed := a.Seed
 	for seed == 0 {

@@ -176,7 +176,7 @@ func (a *adapterFixture) disconnected(publish bool) {
 }
 
 // adapterIdleConnections makes the server end all idle connections of the pool, as a restart does.
-// No transaction may fail because of that, because none had begun on those connections.
+// No transaction may fail because of it: none had begun on those connections.
 func adapterIdleConnections(a *adapterFixture) {
 	if a.SingleWriter || !a.has(a.Connection != nil, nil) {
 		return

@@ -15,14 +15,14 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// CaptureHarness tells TestCapture how to reach the statements of an ORM.
+// CaptureHarness gives TestCapture access to the statements of an ORM.
 type CaptureHarness struct {
 	// Open returns the ORM on an empty database. It is called once for each group of cases.
 	Open func(t *testing.T) CaptureORM
 	// Refused names the cases whose statements the adapter refuses with core.ErrNoAggregateID, and
-	// gives the reason. A name is a case, "Update/a slice and a condition", or one of its variants,
-	// "Update/a slice and a condition/recorded". Every other case must cause its events. A named
-	// case that causes its events fails too, so that the list stays correct.
+	// gives the reason. A name is a case, "Update/a slice and a condition", or a variant, "Update/a
+	// slice and a condition/recorded". Every other case must cause its events. A named case that
+	// causes its events fails too, so that the list stays correct.
 	Refused map[string]string
 	// Statements is how many random statements are run in each group that has them. Default: 200.
 	Statements int
@@ -43,9 +43,9 @@ type CaptureORM struct {
 	RunInTx func(ctx context.Context, fn func(ctx context.Context) error) error
 	// Exec makes the models of a statement, records their events, and runs the statement in the
 	// transaction that ctx carries. left returns the types of the events that are still recorded on
-	// its models, during or after the transaction. An error wrapping errors.ErrUnsupported says that
-	// the ORM has no such statement, and why. Then nothing was executed, and the case says so in its
-	// log.
+	// its models, during or after the transaction. An error wrapping errors.ErrUnsupported means
+	// that the ORM has no such statement, with the reason. Then nothing was executed, and the case
+	// logs the error.
 	Exec func(ctx context.Context, s CaptureStatement) (left func() []string, err error)
 	// Hidden stores a model that has a core.Recorder in a named field. Nil: the ORM has no
 	// recorders.
@@ -63,7 +63,7 @@ type CaptureORM struct {
 	Reset func(ctx context.Context) error
 }
 
-// CaptureRow is a row of one of the two tables.
+// CaptureRow is a row of either table.
 type CaptureRow struct {
 	Key   string // as text; "" if the database has not generated it yet
 	Name  string
@@ -92,8 +92,8 @@ func CaptureEvent(op core.Op, row CaptureRow) core.Event {
 	return core.Event{Type: mappedType + op.String(), Data: row}
 }
 
-// CaptureEventInContext is CaptureEvent for functions that get a context, as those of OnContext do.
-// It also requires that ctx carries the transaction of the statement, and reads in it.
+// CaptureEventInContext is CaptureEvent for functions with a context, such as OnContext's. It also
+// requires that ctx carries the transaction of the statement, and reads in it.
 func CaptureEventInContext(ctx context.Context, op core.Op, row CaptureRow) ([]core.Event, error) {
 	tx, ok := core.TxFromContext(ctx)
 	if !ok {
@@ -150,7 +150,7 @@ const (
 	CaptureDelete
 )
 
-// CaptureSet says which columns an update or an upsert sets.
+// CaptureSet selects the columns that an update or an upsert sets.
 type CaptureSet uint8
 
 // Assignments of an update or an upsert.
@@ -160,7 +160,7 @@ const (
 	CaptureSetStock                   // stock, to the expression stock + 1
 )
 
-// CaptureReturning says which columns a statement returns of the rows it changed.
+// CaptureReturning selects the columns of the changed rows that a statement returns.
 type CaptureReturning uint8
 
 // Results of a statement.
@@ -241,13 +241,12 @@ func (s CaptureStatement) String() string {
 
 // TestCapture is the conformance suite of the events that adapters make of statements. Every case
 // checks which rows a statement changed, by comparing the table before and after it. The stored
-// events, with their keys and payloads, must be those of the changed rows. Otherwise the statement
-// or its transaction must fail with core.ErrNoAggregateID, and nothing may be written. The groups
-// are:
+// events, with their keys and payloads, must match the changed rows. Otherwise the statement or its
+// transaction must fail with core.ErrNoAggregateID, and nothing may be written. The groups are:
 //
 //   - Create, Skip, Upsert, Update, Delete: statements that programs write, which must cause their
 //     events unless the harness names them in Refused
-//   - Conditions: statements that do not say which rows they change
+//   - Conditions: statements that do not name the rows that they change
 //   - Recorder: copies of models with recorded events, and recorders in fields
 //   - Panic: On functions and payloads that panic
 //   - Keys: keys that are nil pointers until the row is stored
@@ -278,7 +277,7 @@ func TestCapture(t *testing.T, h CaptureHarness) {
 				t.Run(c.name, func(t *testing.T) {
 					for _, v := range captureVariants {
 						if group.name == conditions && !v.mapped {
-							continue // their models have no keys, so nobody knows the rows of recorded events
+							continue // their models have no keys, so the rows of recorded events are not known
 						}
 						t.Run(v.name, func(t *testing.T) {
 							f := &captureFixture{T: t, CaptureORM: orm, variant: v}

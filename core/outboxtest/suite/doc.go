@@ -7,7 +7,7 @@
 //   - TestOnceStore and TestOnceTxStore: once.Store and once.TxStore, the keys
 //   - TestInboxStore: inbox.Store, the processed events of an inbox
 //
-// Each test takes a harness, which says how to reach the implementation, and runs its cases as
+// Each test takes a harness, which gives access to the implementation, and runs its cases as
 // parallel subtests. The cases check the promises in the comments of the interfaces, from outside
 // the implementation:
 //

@@ -9,21 +9,21 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox"
 )
 
-// InboxHarness tells TestInboxStore how to reach an implementation of inbox.Store.
+// InboxHarness gives TestInboxStore access to an implementation of inbox.Store.
 type InboxHarness struct {
 	// New returns an empty store. It is called once for each case; cases run in parallel.
 	New func(t *testing.T) InboxBackend
 }
 
 // InboxBackend is one empty store with its transactions. A field is required unless its comment
-// says otherwise.
+// makes it optional.
 type InboxBackend struct {
 	Store inbox.Store
 	// Another returns the store of another process on the same tables.
 	Another    func() inbox.Store
 	Transactor core.Transactor
-	// TakeElsewhere makes the row of a failed event say that another program works on the event
-	// since now (inbox.StateInProgress). Nil: no other program can write into the store.
+	// TakeElsewhere changes the row of a failed event as if another program had begun to work on it
+	// now (inbox.StateInProgress). Nil: no other program can write into the store.
 	TakeElsewhere func(ctx context.Context, key inbox.Key) error
 }
 
@@ -34,7 +34,7 @@ type inboxCase struct {
 
 // TestInboxStore is the conformance suite of inbox.Store. It checks these promises:
 //
-//   - The store tells the copies of an event in one batch from each other.
+//   - The store distinguishes the copies of an event in one batch.
 //   - It deletes no event that is not archived.
 //   - It keeps handlers apart, also when several processes meet one for the first time.
 //   - A discarded event is never processed.

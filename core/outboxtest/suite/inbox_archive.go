@@ -22,7 +22,7 @@ func inboxArchiveCases() []inboxCase {
 }
 
 // archive archives the processed and discarded events of a consumer, whatever their age, at most 2
-// at once. It returns those that it deleted, sorted by their keys.
+// at once. It returns the deleted events, sorted by their keys.
 func (f *inboxFixture) archive(consumer string) (all []inbox.ArchivedEvent) {
 	f.Helper()
 	for {

@@ -19,7 +19,7 @@ func inboxCacheCases() []inboxCase {
 	}
 }
 
-// inboxCache is a Cache that forgets nothing by itself.
+// inboxCache is a Cache whose entries do not expire.
 type inboxCache struct {
 	keys sync.Map
 	err  error // error of Forget, which then forgets nothing
@@ -78,7 +78,7 @@ func (c *cachedInbox) handle(tx core.Tx, messages int) error {
 	return nil
 }
 
-// deliver delivers an event by itself.
+// deliver delivers a single event.
 func (c *cachedInbox) deliver(id string, want inbox.Action) {
 	c.f.Helper()
 	r := c.in.Process(c.f.Context(), inbox.Message{ID: id},
@@ -125,8 +125,8 @@ func (c *cachedInbox) redriveDead(want int, end error) {
 	}
 }
 
-// inboxCacheDeadCopies delivers copies of a dead event in one batch. Each one is refused, and none
-// tells the cache that the event is processed: after Redrive it is handled.
+// inboxCacheDeadCopies delivers copies of a dead event in one batch. Each copy is refused, and none
+// adds the event to the cache: after Redrive it is handled.
 func inboxCacheDeadCopies(f *inboxFixture) {
 	c := f.cached(&inboxCache{})
 	c.refuse = true

@@ -120,7 +120,7 @@ func inboxHandlerFailure(f *inboxFixture) {
 			f.Errorf("the failed event: attempt %d, want 2", attempt)
 		}
 	}
-	f.clean(f.Store, mine[0], 3) // those of the other handlers of the consumer
+	f.clean(f.Store, mine[0], 3) // events of the other handlers of the consumer
 	got, attempt := f.beginOne(f.Store, handled(mine, "f"), nil)
 	if f.wantState("the failed event", got, inbox.StateFresh); attempt != 2 {
 		f.Errorf("the failed event: attempt %d, want 2", attempt)
@@ -146,8 +146,8 @@ func inboxHandlerFailure(f *inboxFixture) {
 	}
 }
 
-// inboxHandlerTwoPrograms has two programs register one name. Each hears of the other, and no
-// program hears of itself, of other names, or of a program that does not know its path.
+// inboxHandlerTwoPrograms has two programs register one name. Each gets the other, and no program
+// gets itself, other names, or a program without a path.
 func inboxHandlerTwoPrograms(f *inboxFixture) {
 	register := func(s inbox.Store, names [2]string, program, topic string, want ...inbox.Registration) {
 		f.Helper()

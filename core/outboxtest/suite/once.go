@@ -10,18 +10,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once"
 )
 
-// OnceHarness tells TestOnceStore how to reach an implementation of once.Store.
+// OnceHarness gives TestOnceStore access to an implementation of once.Store.
 type OnceHarness struct {
 	// New returns an empty store. It is called once for each case; cases run in parallel.
 	New func(t *testing.T) once.Store
 	// Forget deletes a key from such a store without its methods, as an eviction does. Required.
 	Forget func(t *testing.T, s once.Store, key once.Key)
-	// ForgetsStale says that the store keeps nothing of a lease that ended. The suite then does not
-	// check Request.RefuseStale, Acquired.TakenOver, Acquired.Attempt and the outcome of a claim
-	// whose lease has ended.
+	// ForgetsStale: the store keeps nothing of a lease that ended. The suite then does not check
+	// Request.RefuseStale, Acquired.TakenOver, Acquired.Attempt and the outcome of a claim whose
+	// lease has ended.
 	ForgetsStale bool
-	// ForgetsExpired says that keys vanish by themselves when their time to live is over, so that
-	// Cleanup has nothing to do.
+	// ForgetsExpired: keys vanish when their time to live is over, so that Cleanup has nothing to
+	// do.
 	ForgetsExpired bool
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// OnceTxHarness tells TestOnceTxStore how to reach an implementation of once.TxStore.
+// OnceTxHarness gives TestOnceTxStore access to an implementation of once.TxStore.
 type OnceTxHarness struct {
 	// New returns an empty store. It is called once for each case; cases run in parallel.
 	New func(t *testing.T) OnceTxBackend

@@ -8,15 +8,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// RepositoryHarness tells TestRepository how to reach an implementation of core.Repository.
+// RepositoryHarness gives TestRepository access to an implementation of core.Repository.
 type RepositoryHarness struct {
 	// New returns an empty table. It is called once for each case; cases run in parallel.
 	New func(t *testing.T) Backend
-	// AbortsOnError says that a refused statement makes the transaction unusable until it or a
-	// savepoint is rolled back, as in PostgreSQL.
+	// AbortsOnError: a refused statement makes the transaction unusable until it or a savepoint is
+	// rolled back, as in PostgreSQL.
 	AbortsOnError bool
-	// SingleWriter says that only one transaction writes at a time and the others wait for its end,
-	// as in SQLite.
+	// SingleWriter: only one transaction writes at a time and the others wait for its end, as in
+	// SQLite.
 	SingleWriter bool
 }
 

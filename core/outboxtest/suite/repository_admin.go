@@ -99,8 +99,7 @@ func backlogLimit(f *fixture) {
 	f.must(b.Pending == 5 && b.Dead == 3 && b.BlockedKeys == 3, "backlog %+v", b)
 }
 
-// backlogMore counts rows of which the first ones are dead. What was looked at is counted, and
-// never more.
+// backlogMore counts rows of which the first ones are dead. Exactly the examined rows are counted.
 func backlogMore(f *fixture) {
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
 		f.addDead(newRow("topic", key))
@@ -250,7 +249,7 @@ func redriveOthers(f *fixture) {
 }
 
 // redriveManyInOrder redrives more rows than one transaction changes. Their ids are in no order, as
-// those of events whose ids are not made of the time.
+// if they were not made of the time.
 func redriveManyInOrder(f *fixture) {
 	tx := f.begin()
 	postgres := tx.Dialect() == core.Postgres

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// archiveCases are those of Cleanup with an archive.
+// archiveCases are the cases of Cleanup with an archive.
 func archiveCases() []repositoryCase {
 	return []repositoryCase{
 		{"each status has a time of its own", cleanByStatus},

@@ -19,7 +19,7 @@ func byLogCases() []repositoryCase {
 	}
 }
 
-// byLog marks rows as those that a reader of the log publishes, and returns them.
+// byLog marks rows as published by a reader of the log, and returns them.
 func byLog(rows ...core.NewRow) []core.NewRow {
 	for i := range rows {
 		rows[i].ByLog = true
@@ -27,7 +27,7 @@ func byLog(rows ...core.NewRow) []core.NewRow {
 	return rows
 }
 
-// wantByLog requires that a row is as ByLog says.
+// wantByLog requires that a row is stored for a reader of the log.
 func (f *fixture) wantByLog(n core.NewRow) ops.Event {
 	f.Helper()
 	e := f.stored(n.ID)

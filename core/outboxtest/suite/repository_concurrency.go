@@ -336,7 +336,7 @@ func concurrentLanes(f *fixture) {
 }
 
 // concurrentCollector deletes key rows while producers use them. Numbers never repeat, and a key is
-// opened only if no row of it is left.
+// opened only if none of its rows is left.
 func concurrentCollector(f *fixture) {
 	l := &ledger{rows: map[core.KeyID][]committed{}}
 	ctx, stop := context.WithCancel(f.Context())

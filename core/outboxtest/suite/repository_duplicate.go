@@ -80,7 +80,7 @@ func (f *fixture) goesOn(places []core.Inserted, k, other core.Inserted) {
 }
 
 // duplicateAlone requires that a refused insert of a single row leaves nothing in the key rows:
-// neither in that of a key in use, nor in that of a new one.
+// neither of a key in use, nor of a new one.
 func duplicateAlone(f *fixture) {
 	row := newRow("topic", "k")
 	first := f.commit(row)[0]
@@ -152,7 +152,7 @@ func duplicateAfterDeletion(f *fixture) {
 	f.wantIDs(f.heads(request(nodeA)), row)
 }
 
-// duplicateRace inserts one row in two transactions at once. Exactly one of them commits it.
+// duplicateRace inserts one row in two transactions at once. Exactly one transaction commits it.
 func duplicateRace(f *fixture) {
 	for _, key := range []string{"", "k"} {
 		row := newRow("topic", key)

@@ -105,7 +105,7 @@ func editUnordered(f *fixture) {
 	f.must(f.done(false, dead.ID) == 0 && f.done(false, c.NewID) == 1, "not the new row is done")
 }
 
-// editAppends edits an event that is dead at its place where dead events are skipped, and one that
+// editAppends edits a dead event at its place where dead events are skipped, and a dead event that
 // has left its key already.
 func editAppends(f *fixture) {
 	for _, left := range []bool{false, true} {
@@ -218,8 +218,8 @@ func editRefused(f *fixture) {
 	refused(c, ops.ErrChanged)
 }
 
-// editIsLast: a process that knows an acknowledgement of the dead row must not publish the next
-// event for it.
+// editIsLast: a process with an acknowledgement of the dead row must not publish the next event for
+// it.
 func editIsLast(f *fixture) {
 	dead := f.addDead(newRow("topic", "k"))
 	c := f.editOf(dead.ID)

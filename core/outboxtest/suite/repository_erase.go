@@ -198,7 +198,7 @@ func eraseWaiting(f *fixture) {
 	}
 }
 
-// eraseEdits edits an event twice, and deletes the rows of it but the last.
+// eraseEdits edits an event twice, and deletes its rows except for the last.
 func eraseEdits(f *fixture) {
 	dead, other := f.addDead(personal("k", "42", "t")), f.addDead(personal("", "43", "t"))
 	c := f.editOf(dead.ID)

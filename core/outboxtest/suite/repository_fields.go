@@ -61,7 +61,7 @@ func rowWith(set, n int) (row core.NewRow, fields string) {
 }
 
 // insertFields inserts events that lack some of their optional fields, hot and cold, one by one and
-// in one call, and compares what a claim returns with what was published.
+// in one call, and compares the claimed events with the published ones.
 func insertFields(f *fixture) {
 	var rows []core.NewRow
 	names := map[core.RowID]string{}

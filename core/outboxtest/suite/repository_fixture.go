@@ -54,7 +54,7 @@ func (f *fixture) must(ok bool, format string, args ...any) {
 	}
 }
 
-// after requires that d has passed since start, as far as a clock that counts clockSteps can tell.
+// after requires that d has passed since start, within the precision clockStep.
 func (f *fixture) after(start time.Time, d time.Duration, what string) {
 	f.Helper()
 	passed := time.Since(start)
@@ -400,8 +400,8 @@ func (f *fixture) wantSet(rows []core.Claimed, want ...core.NewRow) {
 	}
 }
 
-// diffEvent describes how an event that was read differs from the one that was inserted. Delay and
-// Unordered are instructions for the insert and need not be returned.
+// diffEvent describes the differences between an event that was read and the inserted one. Delay
+// and Unordered are instructions for the insert and need not be returned.
 func diffEvent(got, want core.Event) string {
 	if !bytes.Equal(got.Payload, want.Payload) {
 		return fmt.Sprintf("payload of %d bytes came back as %d other bytes", len(want.Payload), len(got.Payload))

@@ -23,7 +23,7 @@ func (f *fixture) historian() (h core.Historian, ok bool) {
 	return h, ok
 }
 
-// history returns what is in the slots of the last hour.
+// history returns the slots of the last hour.
 func (f *fixture) history(topic string) []core.HistoryEntry {
 	f.Helper()
 	h, _ := f.historian()

@@ -58,7 +58,7 @@ func cleanupOld(f *fixture) {
 }
 
 // cleanupLimit has rows whose ids have no time, so no partition of a time has them. Such a
-// partition would be dropped with its rows, and those are not counted.
+// partition would be dropped with its rows, and dropped rows are not counted.
 func cleanupLimit(f *fixture) {
 	var rows []core.NewRow
 	for i := range 7 {
@@ -84,7 +84,7 @@ func cleanupLimit(f *fixture) {
 }
 
 // earlierID returns an event id of three days ago, which is in no partition. A partition of the
-// present would be dropped with its rows, and those are not counted.
+// present would be dropped with its rows, and dropped rows are not counted.
 func earlierID() string {
 	ms := time.Now().Add(-3 * 24 * time.Hour).UnixMilli()
 	return fmt.Sprintf("%08x-%04x", ms>>16, ms&0xffff) + core.NewEventID()[13:]

@@ -232,7 +232,7 @@ func leaseUnproven(f *fixture) {
 		begin(n, 0, c)
 		begin(n, time.Hour, c)
 		f.must(f.fail(nodes[n%2], core.Failure{ClaimRef: ref(c), Kind: core.FailRetry, Code: "c"})[0], "not failed")
-		c = claim(n + 1) // the failure says when the row is due
+		c = claim(n + 1) // the failure has set the due time
 		f.must(c.LostClaims == lost, "key %q: claimed %+v, want %d lost claims", key, c, lost)
 		f.done(true, row.ID)
 	}
@@ -319,7 +319,7 @@ func leaseEach(f *fixture) {
 }
 
 // leaseLongNode uses a name of the length that core makes from Config.Node and the incarnation, and
-// one that differs only at its end.
+// a name that differs only at its end.
 func leaseLongNode(f *fixture) {
 	node := strings.Repeat("n", 124) + "\u00e9'\"-0123abcd"
 	other := strings.TrimSuffix(node, "d") + "e"

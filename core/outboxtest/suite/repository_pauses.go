@@ -125,7 +125,7 @@ func (f *fixture) pauses() []core.Pause {
 	return all
 }
 
-// paused names what is paused.
+// paused names the targets of the pauses.
 func (f *fixture) paused() string {
 	f.Helper()
 	var names []string
@@ -241,7 +241,7 @@ func pauseEnds(f *fixture) {
 	f.must(!f.resume(false, "ends"), "a pause that has ended was resumed")
 	f.pause(core.PauseRequest{Topic: "ends"})
 	f.must(f.paused() == "ends stays", "paused: %s", f.paused())
-	// The caller's clock is behind: a pause that never holds must not end the one that does.
+	// The caller's clock is behind: a pause that never holds must not end a pause that does.
 	for _, topic := range []string{"stays", "never"} {
 		err := f.Repository.Pause(f.Context(), core.PauseRequest{
 			Topic: topic, Until: now.Add(-time.Millisecond), Actor: "ann", Reason: "broker upgrade",

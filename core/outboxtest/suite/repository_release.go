@@ -12,7 +12,7 @@ func releaseCases() []repositoryCase {
 	return []repositoryCase{{"a release is audited", releaseAudited}}
 }
 
-// The row of the event may have been deleted long ago, or be one of another outbox.
+// The row of the event may have been deleted long ago, or be in another outbox.
 func releaseAudited(f *fixture) {
 	event := core.NewEventID()
 	id, err := core.NewRowID(event, "orders")

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// seenCases are those of requests that say how the rows were seen.
+// seenCases are the cases of requests with AdminRequest.Seen.
 func seenCases() []repositoryCase {
 	all := []repositoryCase{
 		{"a request leaves rows alone that have changed", func(f *fixture) { seenByRequest(f, false) }},

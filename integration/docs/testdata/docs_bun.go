@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"testing"
 
 	"github.com/uptrace/bun"
 
@@ -10,6 +11,7 @@ import (
 )
 
 var (
+	t         *testing.T
 	ctx       context.Context
 	dsn       string
 	publisher core.Publisher

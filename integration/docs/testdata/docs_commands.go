@@ -3,7 +3,6 @@ package page
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/once/command"
@@ -34,5 +33,3 @@ var (
 func createOrder(ctx context.Context, q Quote) (Order, error) { return Order{}, nil }
 
 func post(ctx context.Context, body []byte, key string) (string, error) { return "", nil }
-
-func report(channel string, pending, dead int64, oldest time.Duration) {}

@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"testing"
 
 	"gorm.io/gorm"
 
@@ -9,13 +10,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/gormoutbox"
 )
 
-type Order struct{ ID uint }
-
-type OrderPlaced struct{ OrderID uint }
-
 var (
+	t         *testing.T
 	ctx       context.Context
 	db        *gorm.DB
+	order     *Order
 	outbox    *gormoutbox.Outbox
 	publisher core.Publisher
 )

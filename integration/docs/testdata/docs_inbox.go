@@ -10,17 +10,13 @@ import (
 )
 
 var (
-	ctx                    context.Context
-	db                     *gorm.DB
-	router                 *message.Router
-	publisher, deadLetters message.Publisher
-	outbox                 message.Publisher
-	subscriber             message.Subscriber
-	fromTheStart           message.Subscriber
-	handle                 message.HandlerFunc
-	in                     *coreinbox.Inbox
-	brokers                []string
-	kafka                  coreinbox.Sender // a *franzbridge.Publisher
+	ctx                 context.Context
+	db                  *gorm.DB
+	router              *message.Router
+	deadLetters, outbox message.Publisher
+	in                  *coreinbox.Inbox
+	brokers             []string
+	kafka               coreinbox.Sender // a *franzbridge.Publisher
 )
 
 type Invoice struct{ Order string }

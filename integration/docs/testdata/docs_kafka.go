@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"gorm.io/gorm"
 
@@ -21,5 +22,7 @@ var (
 	router         *message.Router
 	publisher      *watermillbridge.Publisher
 )
+
+type scramClient struct{ sarama.SCRAMClient }
 
 func invoice(*message.Message) error

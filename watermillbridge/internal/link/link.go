@@ -26,7 +26,7 @@ type Link[C any] struct {
 	// HangUp closes a connection.
 	HangUp func(C) error
 	Logger *slog.Logger
-	// Wire dials for a client that connects again by itself. Optional.
+	// Wire dials for a client that reconnects. Optional.
 	Wire Wire
 
 	mu      sync.Mutex
@@ -36,8 +36,8 @@ type Link[C any] struct {
 	closed  bool
 }
 
-// Waiter tells what a publish waits for that has no answer. The wrappers of a publisher have it, so
-// that decorators do not hide it.
+// Waiter returns the reason why a publish has no answer yet. The wrappers of a publisher have it,
+// so that decorators do not hide it.
 type Waiter interface{ WaitsFor() error }
 
 // attempt is one attempt to connect. All who need the connection meanwhile get its outcome.
@@ -89,7 +89,7 @@ func (l *Link[C]) waits(failed error) error {
 	if failed != nil {
 		return fmt.Errorf("the attempt before: %w", failed)
 	}
-	return l.last(l.told(errNotYet))
+	return l.last(l.connectError(errNotYet))
 }
 
 var errNotYet = errors.New("no answer yet")
@@ -102,8 +102,8 @@ func (l *Link[C]) last(err error) error {
 	return err
 }
 
-// told is an error of connecting.
-func (l *Link[C]) told(err error) error {
+// connectError is an error of connecting.
+func (l *Link[C]) connectError(err error) error {
 	return fmt.Errorf("%s: connect to %s: %w", l.Bridge, l.Address, err)
 }
 
@@ -143,7 +143,7 @@ func (l *Link[C]) opened(a *attempt[C]) {
 	l.mu.Lock()
 	if a.err != nil {
 		_, marked := core.ClassOf(a.err)
-		if a.err = l.told(a.err); !marked {
+		if a.err = l.connectError(a.err); !marked {
 			a.err = core.Unavailable(a.err)
 		}
 	}

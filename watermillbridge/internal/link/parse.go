@@ -18,7 +18,7 @@ func ParseError(err error) error {
 	return errors.New(quoted.ReplaceAllString(err.Error(), `"..."`))
 }
 
-// Problems collects what is wrong with a configuration.
+// Problems collects the mistakes in a configuration.
 type Problems []error
 
 // Add adds a problem if there is one.

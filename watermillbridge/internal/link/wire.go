@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// Wire dials for the client of a broker, and remembers what went wrong last. Clients try again by
-// themselves, and say in the end that time is over.
+// Wire dials for the client of a broker, and remembers the last failure. Clients try again, and in
+// the end return only a timeout.
 type Wire struct {
 	Dialer func(network, address string) (net.Conn, error)
 
 	failed atomic.Pointer[error]
 }
 
-// Dial connects. A connection that the server has closed says so when it is read: a server that
-// refuses the client's certificate closes the connection behind its words, and a client that
-// notices while it writes would never read them.
+// Dial connects. The error of a connection that the server has closed comes from reading: a server
+// that refuses the client's certificate sends an alert and closes the connection, and a client
+// whose write fails would never read the alert.
 func (w *Wire) Dial(network, address string) (net.Conn, error) {
 	conn, err := w.Dialer(network, address)
 	if err != nil {
@@ -61,7 +61,7 @@ type wired struct {
 
 	wire    *Wire
 	address string
-	waits   atomic.Bool // for the server: to speak at first, and to answer to what was written
+	waits   atomic.Bool // for the server: for its first bytes, and for its answer to written bytes
 }
 
 // Read implements net.Conn.

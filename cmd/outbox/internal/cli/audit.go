@@ -24,21 +24,14 @@ func (a *app) auditCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "audit",
 		Short: "List what people did: who, when, why, to which event",
-		Long: `audit lists the audit table, the newest row first. --row is served by an index. The other filters are
-compared row by row, and then a page may be short: the last line says how to go on.
+		Long: `audit lists what people did, the newest first. A page may be short: its last line says how to go
+on. The actions:
 
-A redrive, a discard, a replay, an edit and an erasure have a row for each event. Other actions have one:
-
-  redrive, discard, replay, edit, erase     an event that a person changed
-  reveal                                    an event whose payload a person has seen on a page
-  plan, run-plan, pause-plan, cancel-plan   a plan; the reason names it
-  pause, resume, rate                       a destination, a tenant or everything
-  note-group, mute-group, unmute-group      a group of failures
-  declare-window, withdraw-window           how long a consumer recognises copies
-  reset-keys                                all keys`,
-		Example: "  outbox audit --actor ada --since 24h\n  outbox audit --action run-plan\n" +
-			"  outbox audit --row 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10",
-		Args: cobra.NoArgs,
+  one row for each event:    redrive, discard, replay, edit, erase, release, reveal (a payload seen)
+  one row for each command:  plan, run-plan, pause-plan, cancel-plan, pause, resume, rate, note-group,
+                             mute-group, unmute-group, declare-window, withdraw-window, reset-keys`,
+		Example: "  outbox audit --actor ada --since 24h",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if q.Before < 0 {
 				return usage("--after %d: it is negative", q.Before)
@@ -70,10 +63,10 @@ A redrive, a discard, a replay, an edit and an erasure have a row for each event
 	flags.StringVar(&row, "row", "", "only of the row with this id")
 	flags.StringVar(&q.Action, "action", "", "only this action, such as redrive, discard, "+core.AuditResetKeys)
 	flags.StringVar(&q.Actor, "actor", "", "only what this person did")
-	flags.StringVar(&q.Topic, "topic", "", "only events of this topic")
-	flags.Var((*span)(&since), "since", "only of this last time")
-	flags.Int64Var(&q.Before, "after", 0, "the next page: what the last line of the page before says")
-	limitFlag(c, &q.Limit, 100, 1000, "rows on a page")
+	flags.StringVar(&q.Topic, "topic", "", "only of this topic")
+	flags.Var((*span)(&since), "since", "only of the last time, such as 24h")
+	flags.Int64Var(&q.Before, "after", 0, "the next page")
+	limitFlag(c, &q.Limit, 100, 1000)
 	return c
 }
 

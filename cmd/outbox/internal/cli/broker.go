@@ -34,18 +34,15 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
-const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. ?tls=true; user:password@ is SASL/PLAIN, or
-                                     &sasl=scram-sha-256 or scram-sha-512. Up to 1024 events are on
-                                     their way at once, with any --workers
-  amqp://user:password@host:5672,host2:5672/
-                                     RabbitMQ; a topic is a fanout exchange. ?topology=queue: a topic
-                                     is a durable queue, which is declared, with &queue=quorum as a quorum
-                                     queue; ?topology=topic&exchange=NAME: a topic is a routing key of that
-                                     exchange. amqps:// is with TLS
-  nats://host:4222,host2:4222        JetStream; a topic is a subject of a stream that exists. tls:// is
-                                     with TLS; ?creds=FILE are credentials
-  redis://user:password@host:6379/0  a topic is a stream. rediss:// is with TLS
-With TLS: ?cacertfile=FILE is the authority, &certfile=FILE&keyfile=FILE are those of the client.`
+const brokerHelp = `  kafka://host:9092,host2:9092       a topic is a topic. user:password@ is SASL/PLAIN, or
+                                     ?sasl=scram-sha-256 or scram-sha-512; ?tls=true
+  amqp://user:password@host:5672/    RabbitMQ: a topic is a fanout exchange; with ?topology=queue a
+                                     durable queue that is declared (&queue=quorum); with
+                                     ?topology=topic&exchange=NAME a routing key. TLS: amqps://
+  nats://host:4222,host2:4222        JetStream: a topic is a subject of an existing stream. TLS: tls://;
+                                     ?creds=FILE
+  redis://user:password@host:6379/0  a topic is a stream. TLS: rediss://
+Files for TLS: ?cacertfile=FILE is the authority, &certfile=FILE&keyfile=FILE is the client's.`
 
 // broker is the destination of the relay.
 type broker struct {
@@ -59,7 +56,7 @@ type publisher interface {
 	Close(ctx context.Context) error
 }
 
-// brokerSettings are those that the relay and its broker share.
+// brokerSettings are settings that the relay and its broker share.
 type brokerSettings struct {
 	workers int
 	timeout time.Duration // of a publish
@@ -68,7 +65,8 @@ type brokerSettings struct {
 	existing bool
 }
 
-// connect is the time limit of a connection. It ends before that of the publish, which tells why.
+// connect is the time limit of a connection. It ends before the publish's limit, so that its error
+// is reported.
 func (s brokerSettings) connect() time.Duration { return s.timeout * 4 / 5 }
 
 type opener func(context.Context, *url.URL, brokerSettings) (publisher, error)
@@ -150,14 +148,14 @@ func parseError(err error) error {
 // userOf is user:password@ of hosts.
 func userOf(hosts string) string { return hosts[:strings.LastIndexByte(hosts, '@')+1] }
 
-// amqpParameters are the parameters that the client of RabbitMQ knows. It ignores others.
+// amqpParameters are the parameters that the client of RabbitMQ uses. It ignores others.
 var amqpParameters = []string{
 	"auth_mechanism", "cacertfile", "certfile", "channel_max", "connection_timeout", "heartbeat", "keyfile",
 	"server_name_indication",
 }
 
-// settings takes the named parameters out of a query. It leaves those of passed there, and refuses
-// others.
+// settings takes the named parameters out of a query. It leaves the parameters in passed there, and
+// refuses others.
 func settings(u *url.URL, passed []string, names ...string) (map[string]string, error) {
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -185,8 +183,8 @@ func settings(u *url.URL, passed []string, names ...string) (map[string]string, 
 // them out of the address itself.
 var tlsParameters = []string{"cacertfile", "certfile", "keyfile"}
 
-// tlsOf returns the configuration with the files of an address. encrypted says whether the rest of the
-// address asks for TLS.
+// tlsOf returns the configuration with the files of an address. encrypted: the rest of the address
+// asks for TLS.
 func tlsOf(set map[string]string, encrypted bool) (*tls.Config, error) {
 	authority, certificate, key := set["cacertfile"], set["certfile"], set["keyfile"]
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -217,7 +215,7 @@ func tlsOf(set map[string]string, encrypted bool) (*tls.Config, error) {
 	return c, nil
 }
 
-// kafkaOptions say how clients of Kafka connect.
+// kafkaOptions returns the options of clients of Kafka.
 func kafkaOptions(u *url.URL) ([]kgo.Opt, error) {
 	set, err := settings(u, nil, append([]string{"tls", "client-id", "sasl"}, tlsParameters...)...)
 	if err != nil {
@@ -277,14 +275,14 @@ func kafkaConfig(u *url.URL, s brokerSettings) (franzbridge.Config, error) {
 	}, err
 }
 
-// amqpSettings are those of this program in an address of RabbitMQ.
+// amqpSettings are this program's settings in an address of RabbitMQ.
 type amqpSettings struct {
 	topology string // fanout, queue or topic
 	exchange string // of topology topic
 	quorum   bool   // the queues that are declared are quorum queues
 }
 
-// arguments are those with which queues are declared.
+// arguments are the arguments of declared queues.
 func (s amqpSettings) arguments() amqp091.Table {
 	if s.quorum {
 		return amqp091.Table{"x-queue-type": "quorum"}
@@ -371,7 +369,7 @@ func natsConfig(u *url.URL, s brokerSettings) (cfg natsbridge.Config, err error)
 	}, nil
 }
 
-// redisOptions say how clients of Redis connect. Redis' client refuses parameters that it does not know.
+// redisOptions returns the options of clients of Redis. Redis' client refuses unknown parameters.
 func redisOptions(u *url.URL) (*redis.Options, error) {
 	query, set := u.Query(), map[string]string{}
 	for _, name := range tlsParameters {
@@ -402,7 +400,7 @@ func openRedis(_ context.Context, u *url.URL, s brokerSettings) (publisher, erro
 		return nil, err
 	}
 	opt.PoolSize = max(opt.PoolSize, s.workers)
-	opt.MaxRetries = -1                                     // whatever the URL says: the relay retries
+	opt.MaxRetries = -1                                     // overrides the URL: the relay retries
 	redis.SetLogger(&redisLog{clientLog{Logger: s.logger}}) // else it writes lines of its own to the standard error
 	return redisbridge.NewPublisher(redisbridge.Config{
 		Client: redis.NewClient(opt), Bridge: watermillbridge.Config{Logger: s.logger},
@@ -420,7 +418,7 @@ type clientLog struct {
 	at   time.Time
 }
 
-// say logs text, as a warning if it is news.
+// say logs text, as a warning if it is new.
 func (l *clientLog) say(ctx context.Context, client, text string, args ...any) {
 	level := slog.LevelWarn
 	l.mu.Lock()

@@ -25,8 +25,8 @@ type deadFilter struct {
 }
 
 func (f *deadFilter) flags(c *cobra.Command) {
-	c.Flags().StringVar(&f.topic, "topic", "", "only events of this topic")
-	c.Flags().StringVar(&f.eventType, "type", "", "only events of this type")
+	c.Flags().StringVar(&f.topic, "topic", "", "only of this topic")
+	c.Flags().StringVar(&f.eventType, "type", "", "only of this type")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "only of this tenant")
 }
 
@@ -72,17 +72,15 @@ type mutation struct {
 
 func (a *app) redriveCommand() *cobra.Command {
 	return a.mutationCommand("redrive", "Open dead events again, with fresh attempts",
-		`redrive opens dead events again: the relays publish them with fresh attempts. An event keeps its
-place in its key. If the relays have DeadPolicy SkipDead, give --skip-dead: the event is then
-appended at the end of its key.`)
+		`redrive opens dead events again, with fresh attempts. An event keeps its place in its key. If the
+relays have DeadPolicy SkipDead, give --skip-dead: the event goes to the end of its key.`)
 }
 
 func (a *app) discardCommand() *cobra.Command {
 	return a.mutationCommand("discard", "End events without publishing them",
-		`discard ends events without publishing them. Their keys go on. The rows stay until the retention
-ends, and cannot be opened again. An event that is named by its row id may also be one that waits, as
-the only event that its destination always refuses. An event that a relay publishes at that moment is
-left alone: repeat the command, or --force ends it, and it may still be published once.`)
+		`discard ends events for good, without publishing them. Their keys go on. A row id may also name an
+event that waits, such as an event that its destination always refuses. An event that a relay is
+publishing is left alone: repeat the command, or use --force.`)
 }
 
 func (a *app) mutationCommand(name, shortText, long string) *cobra.Command {
@@ -92,16 +90,8 @@ func (a *app) mutationCommand(name, shortText, long string) *cobra.Command {
 		Short: shortText,
 		Long: long + `
 
-The events are those of the ids, or with --all every dead event that the filter selects. The command
-prints how many there are, how old they are, and where they go. Then it asks. Without a terminal it
-needs --yes, or it is refused (exit code 5). Actor and reason are stored in the audit table, in the
-same transaction. Exit code 4 says that fewer events were changed than were named or selected, or with
---dry-run that fewer would be. With --all, --dry-run looks at 10,000 dead events, and says "at least" if
-there may be more.
-
-For many events, store a plan and apply it: outbox ` + name + ` plan.`,
-		Example: fmt.Sprintf("  outbox %s --all --topic orders --dry-run\n"+
-			"  outbox %[1]s --all --topic orders --reason 'schema repaired, INC-42'", name),
+Give row ids, or --all with a filter. For many events, use a plan: outbox ` + name + ` plan.`,
+		Example: fmt.Sprintf("  outbox %s --all --topic orders --reason 'schema repaired, INC-42'", name),
 		RunE: func(c *cobra.Command, args []string) error {
 			ids, err := m.check(args)
 			if err != nil {
@@ -118,11 +108,11 @@ For many events, store a plan and apply it: outbox ` + name + ` plan.`,
 	}
 	m.deadFilter.flags(c)
 	f := c.Flags()
-	f.BoolVar(&m.all, "all", false, "every dead event that the filter selects")
-	m.dryRunFlag(c, "print what would be changed, and change nothing")
+	f.BoolVar(&m.all, "all", false, "everything dead that the filter selects")
+	m.dryRunFlag(c)
 	f.BoolVar(&m.skipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
 	if name == string(ops.ActionDiscard) {
-		f.BoolVar(&m.force, "force", false, "also events that a relay holds: they may still be published once")
+		f.BoolVar(&m.force, "force", false, "also events that a relay holds: it may still publish them")
 	}
 	m.who.flags(c)
 	plan := a.planCommand(ops.Action(name))
@@ -218,8 +208,8 @@ func (a *app) mutate(ctx context.Context, s *session, m mutation, ids []core.Row
 // dryRunPages is how many pages a dry run reads: as many events as a plan has.
 const dryRunPages = ops.MaxPlan / ops.MaxLimit
 
-// selected reads the dead events that the flags select, or the rows with the ids: those that are
-// dead, and for a discard those that wait too. more says that a dry run has left some out.
+// selected reads the dead events that the flags select, or the rows with the ids: dead ones, and
+// for a discard also waiting ones. more: a dry run has left some out.
 func (a *app) selected(
 	ctx context.Context, api *ops.API, m mutation, ids []core.RowID,
 ) (all []ops.Event, more bool, err error) {
@@ -256,8 +246,8 @@ func (a *app) selected(
 	return all, false, nil
 }
 
-// rowOfEvent says that an id is that of an event, and names its rows. A failure of the query does
-// not fail the command.
+// rowOfEvent returns the rows of an event, if the id is an event's, or "". A failure of the query
+// does not fail the command.
 func rowOfEvent(ctx context.Context, api *ops.API, id core.RowID) string {
 	page, err := api.List(ctx, ops.ListQuery{Filter: ops.Filter{EventID: id.String()}, Limit: 10})
 	if err != nil || len(page.Events) == 0 {
@@ -267,7 +257,7 @@ func rowOfEvent(ctx context.Context, api *ops.API, id core.RowID) string {
 	return ": it is that of an event, whose row is " + strings.Join(rows, ", ")
 }
 
-// blastRadius says what a change touches.
+// blastRadius counts what a change touches.
 func blastRadius(m mutation, events []ops.Event) change {
 	c := change{Action: m.name, DryRun: m.dryRun, Events: len(events), Topics: map[string]int{}}
 	keys := map[[3]string]bool{}
@@ -290,7 +280,7 @@ func blastRadius(m mutation, events []ops.Event) change {
 	return c
 }
 
-// atLeast is said before a number that is not the whole.
+// atLeast is the word before a number that is a lower bound.
 func (c *change) atLeast() string {
 	if c.Capped {
 		return "at least "
@@ -319,7 +309,7 @@ func (a *app) printRadius(c change) {
 	t.write(a.Out)
 }
 
-// work changes the events, and tells the relays.
+// work changes the events, and notifies the relays.
 func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []ops.Event, done *change) error {
 	do := ob.Redrive
 	if m.name == "discard" {
@@ -354,7 +344,7 @@ func (a *app) work(ctx context.Context, ob *core.Outbox, m mutation, events []op
 	return nil
 }
 
-// progress shows how far long work is, on a terminal. Some of it may be done already.
+// progress shows the progress of long work on a terminal. done parts were done earlier.
 func (a *app) progress(done, total int) (add func(int), finish func()) {
 	if !a.Progress || total <= 500 {
 		return func(int) {}, func() {}

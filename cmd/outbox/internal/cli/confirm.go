@@ -10,10 +10,9 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// confirm asks whether to do something to some tables, unless this is a dry run. The question says
-// where they are: a variable of the shell may name another database, schema or prefix than the
-// person has in mind. Without a person at the terminal nobody can be asked, and the command is
-// refused.
+// confirm asks whether to do something to some tables, unless this is a dry run. The question names
+// their place: a variable of the shell may name another database, schema or prefix than the person
+// has in mind. Without a person at the terminal nobody can be asked, and the command is refused.
 func (a *app) confirm(ctx context.Context, w who, of tables, action string) error {
 	if w.yes || w.dryRun {
 		return nil
@@ -34,14 +33,14 @@ func (a *app) confirm(ctx context.Context, w who, of tables, action string) erro
 	return refused("not confirmed, so nothing was done")
 }
 
-// tables are those of a kind in a database.
+// tables are the tables of a kind in a database.
 type tables struct {
 	kind
 	place
 	db *database
 }
 
-// tables returns those of a kind that the flags of the command name.
+// tables returns the tables of a kind that the flags of the command name.
 func (a *app) tables(db *database, kind string) tables {
 	k := kindNamed(kind)
 	return tables{k, a.placeOf(k, db.dialect), db}

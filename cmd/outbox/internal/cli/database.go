@@ -101,7 +101,7 @@ func (a *app) withFile(
 	return fn(ctx, db)
 }
 
-// withKind is withDatabase for a command of one kind of tables. Where they are missing, it says so.
+// withKind is withDatabase for a command of one kind of tables. It reports missing tables.
 func (a *app) withKind(c *cobra.Command, kind string, fn func(ctx context.Context, db *database) error) error {
 	return a.withDatabase(c, func(ctx context.Context, db *database) error {
 		err := fn(ctx, db)
@@ -130,8 +130,7 @@ func (db *database) each(ctx context.Context, query string, args []any, row func
 	return rows.Err()
 }
 
-// noteDatabase tells the person which tables a command is about that does not ask: it may be the
-// wrong database.
+// noteDatabase names the database of a command that does not ask, because it may be the wrong one.
 func (a *app) noteDatabase(db *database) {
 	if a.json {
 		return
@@ -147,10 +146,10 @@ func (a *app) noteDatabase(db *database) {
 }
 
 // connectTimeout is how long a database may take to accept a connection. The port of another kind
-// of server often says nothing.
+// of server often stays silent.
 const connectTimeout = 15 * time.Second
 
-// unreachable tells a server that refuses from one that does not answer.
+// unreachable distinguishes a server that refuses from one that does not answer.
 func (db *database) unreachable(err error) error {
 	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return fmt.Errorf("%s refuses the connection: %s (SQLSTATE %s)", db.name, refusal.Message, refusal.Code)
@@ -176,8 +175,8 @@ func (e *linesError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// hintUnlisted tells the person that a name that a command was given is not among the known ones,
-// because it may be misspelled.
+// hintUnlisted warns that a name given to a command is not among the known ones, because it may be
+// misspelled.
 func (a *app) hintUnlisted(table, what, name, list string, known []string) {
 	if name != "" && !slices.Contains(known, name) {
 		a.note("no row of %s has the %s %q: is that its name? `%s` lists them", a.prefix+table, what, short(name), list)

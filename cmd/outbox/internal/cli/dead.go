@@ -42,11 +42,10 @@ func (a *app) deadCommand() *cobra.Command {
 	var limit int
 	var after string
 	c := &cobra.Command{
-		Use:   "dead",
-		Short: "List the dead events",
-		Long: `dead lists the dead events, the oldest ids first, without their payloads. --after with the last id
-prints the next page.`,
-		Example: "  outbox dead --topic orders\n  outbox dead --json --limit 1000",
+		Use:     "dead",
+		Short:   "List the dead events",
+		Long:    `dead lists the dead events without their payloads, the oldest first.`,
+		Example: "  outbox dead --topic orders",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			q := core.DeadQuery{Topic: f.topic, Type: f.eventType, TenantID: f.tenant, Limit: limit}
@@ -75,8 +74,8 @@ prints the next page.`,
 		},
 	}
 	f.flags(c)
-	limitFlag(c, &limit, 100, 1000, "events on a page")
-	c.Flags().StringVar(&after, "after", "", "only events after this id")
+	limitFlag(c, &limit, 100, 1000)
+	c.Flags().StringVar(&after, "after", "", "the next page")
 	return c
 }
 

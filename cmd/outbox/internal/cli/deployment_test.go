@@ -149,11 +149,25 @@ func TestDockerignore(t *testing.T) {
 	}
 }
 
-// The systemd unit runs a command that exists, and gives it time to stop.
+// The systemd unit runs a command that exists, and gives it time to stop. systemd knows all of its
+// settings, where there is a systemd.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	text := repository(t, "cmd", "outbox", "outbox-relay.service")
 	requireVariables(t, text)
 	requireCommands(t, parts(t, text, `ExecStart=/usr/local/bin/outbox (\w+)\n`)...)
 	requireTime(t, parts(t, text, `TimeoutStopSec=(\d+)\n`)[0], shutdownLimit(t))
+
+	verify, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		return
+	}
+	installed, err := os.Executable() // verify wants a program that exists
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "outbox-relay.service")
+	must(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "/usr/local/bin/outbox", installed)), 0o600))
+	out, err := exec.CommandContext(t.Context(), verify, "verify", file).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
 }

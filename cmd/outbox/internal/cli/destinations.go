@@ -8,7 +8,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// stoppedRow is a destination that a relay has stopped, as its last heartbeat says.
+// stoppedRow is a destination that a relay has stopped, by its last heartbeat.
 type stoppedRow struct {
 	Topic    string    `json:"topic"`
 	Since    time.Time `json:"since"`
@@ -35,7 +35,7 @@ func (r stoppedRow) text(node string) string {
 	return text
 }
 
-// destinations tells what the relays that are alive say of their destinations.
+// destinations reports the destinations of live relays, by their heartbeats.
 func (x *examination) destinations(ctx context.Context) error {
 	relays, err := x.ob.Relays(ctx)
 	if err != nil {

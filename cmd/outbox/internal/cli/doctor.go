@@ -56,7 +56,7 @@ func (r *report) otherwise(found string) {
 	}
 }
 
-// limits are those of doctor's flags.
+// limits are the limits in doctor's flags.
 type limits struct {
 	transaction  time.Duration
 	horizonLimit int64 // transactions that a standby or a slot may be behind
@@ -65,7 +65,7 @@ type limits struct {
 	maxBehind    int64         // bytes of log that a reader may be behind
 	dedupWindow  time.Duration // of the consumers; 0: not known
 	overdue      time.Duration // of effects
-	lease        time.Duration // of work under idempotency keys; 0: that of keys that are held
+	lease        time.Duration // of work under idempotency keys; 0: the lease of held keys
 	to           string        // the broker; empty: not known
 	rabbitAPI    string        // address of the management API of RabbitMQ; empty: not known
 	redis        string        // where redisonce keeps keys; empty: not known
@@ -81,7 +81,7 @@ type examination struct {
 	limits
 	now      func() time.Time
 	noTables bool // tables or columns are missing
-	differ   bool // the tables are not those of this version, and most checks can read them
+	differ   bool // the tables differ from this version's, and most checks can read them
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -92,48 +92,31 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Look for what makes an outbox lose, delay or pile up events",
 		Long: `doctor looks at the database and says what is wrong, why that matters, and what to do:
 
-  tables        missing or different tables, columns and indexes; indexes that are not valid
-  durability    settings under which the database loses commits when it crashes
-  isolation     a default isolation under which transactions of producers fail
-  silence       what the database does and tells nobody: policies hide rows from this role (PostgreSQL), or
-                a Galera node ends transactions of a driver that prepares statements
-  clock         the clock of the database and that of this machine differ
-  transactions  transactions that are open or prepared for long: they hold keys, and keep old rows
-                alive; standbys and replication slots that do the latter (PostgreSQL)
-  vacuum        autovacuum is off, or leaves many dead tuples (PostgreSQL)
-  relays        topics with waiting events that no living relay publishes
-  destinations  what the relays say of their destinations
+  tables        missing, different or invalid tables, columns and indexes
+  durability    settings that lose commits in a crash
+  isolation     a default isolation under which producers fail
+  silence       policies that hide rows (PostgreSQL); prepared statements on a Galera node
+  clock         database and machine have different clocks
+  transactions  long transactions; standbys and slots that keep old rows
+  vacuum        autovacuum is off or too slow (PostgreSQL)
+  relays        waiting topics that no living relay publishes
+  destinations  destinations that a relay has stopped
   pauses        what is paused, by whom and why
   dead          dead events
-  consumers     messages that consumers of the inbox have given up
-  pooler        a pooler that shares sessions is between (PostgreSQL)
-  versions      migrations that are missing, or newer than this program; tables of other prefixes
-  names         two programs that serve one handler of a consumer, keep keys of one endpoint or type of
-                commands in one table, or read one slot of walrelay; with --redis also those that use
-                one prefix of redisonce there
-  effects       dead effects, and due ones whose event is gone
-  keys          idempotency keys whose process disappeared while it worked
-  leases        events and effects that were taken over because a lease ended; work under idempotency
-                keys that takes longer than its lease
-  retention     events that are kept for longer than consumers have declared to remember them (outbox
-                window), or than --dedup-window
-  broker        with --to kafka://...: topics that lose events that they have accepted; with
-                --to amqp://...: exchanges and queues that are missing, or that RabbitMQ does not let
-                the relay declare, because they are different, and with --rabbitmq-api those that
-                lose events that they have accepted
-  log           where walrelay or Debezium reads the events from the log of the database: on
-                PostgreSQL whether a publication and a slot are there, whether the publication of
-                walrelay has all events, how far its reader is, and whether events wait for long
+  consumers     messages that consumers have given up
+  pooler        a pooler that shares sessions (PostgreSQL)
+  versions      missing migrations, or newer ones than this program
+  names         two programs under one consumer, key, command, slot or (--redis) prefix
+  effects       dead effects, and due effects whose event is gone
+  keys          idempotency keys whose process disappeared
+  leases        work that takes longer than its lease
+  retention     events kept longer than consumers remember (outbox window)
+  broker        --to: Kafka topics that lose accepted events; missing or different RabbitMQ queues, and
+                with --rabbitmq-api queues that lose events
+  log           publication, slot and reader of walrelay or Debezium (PostgreSQL)
 
-The table of keys has the lease of keys that are held now, and how long work took that succeeded at
-once; --lease gives the lease that you have set. How long effects, publishes and handlers of the inbox
-take is in no table: their metrics tell it. A worker whose handlers may run for longer than Lease says
-so in its log.
-
-What the database hides from the role of doctor is not visible, and not in order: the check names the
-right that is missing, and the GRANT. docs/rights.md has all that doctor needs.
-
-It changes nothing. Exit code 3 says that a check failed; with --strict a warning counts too.`,
+A check that lacks a right says "not visible", and names the GRANT: docs/rights.md. Exit code 3: a
+check failed. doctor changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			l.to = cmp.Or(l.to, a.Getenv("OUTBOX_TO"))
@@ -165,23 +148,24 @@ It changes nothing. Exit code 3 says that a check failed; with --strict a warnin
 
 // limitFlags are the flags of the limits. They set the defaults too.
 func (a *app) limitFlags(f *pflag.FlagSet, l *limits) {
-	f.DurationVar(&l.transaction, "max-transaction", 5*time.Minute, "how long a transaction may be open")
+	f.DurationVar(&l.transaction, "max-transaction", 5*time.Minute, "age of a transaction")
 	f.Int64Var(&l.horizonLimit, "max-horizon", maxHorizon,
-		"transactions whose old rows a standby or a slot may keep (PostgreSQL)")
-	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "how far the clocks may be apart")
-	f.Var((*span)(&l.dedupWindow), "dedup-window", "how long consumers remember events; 0: what they have declared")
-	f.DurationVar(&l.overdue, "max-overdue", overdueAfter, "how long an effect may be due")
-	f.DurationVar(&l.lease, "lease", 0, "the lease of idempotency keys; 0: that of keys that are held now")
+		"transactions that a standby or slot holds up")
+	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "difference of clocks")
+	f.Var((*span)(&l.dedupWindow), "dedup-window",
+		"how long consumers remember events (default: what they have declared)")
+	f.DurationVar(&l.overdue, "max-overdue", overdueAfter, "how long effects may be due")
+	f.DurationVar(&l.lease, "lease", 0, "lease of idempotency keys (default: of held keys)")
 	f.StringVar(&l.to, "to", "", "the broker of the relay (default: $OUTBOX_TO)")
 	f.StringVar(&l.rabbitAPI, "rabbitmq-api", "",
-		"RabbitMQ's management API, as http://user:password@host:15672 (default: $OUTBOX_RABBITMQ_API)")
-	f.StringVar(&l.redis, "redis", "", "where redisonce keeps keys, as redis://user:password@host:6379/0 "+
+		"RabbitMQ's management API: http://user:password@host:15672 (default: $OUTBOX_RABBITMQ_API)")
+	f.StringVar(&l.redis, "redis", "", "where redisonce keeps keys: redis://host:6379/0 "+
 		"(default: $OUTBOX_REDIS)")
-	f.StringVar(&a.keysPrefix, "keys-prefix", "", "prefix of the tables of idempotency keys")
+	f.StringVar(&a.keysPrefix, "keys-prefix", "", "prefix of the tables of keys")
 	f.StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
 	f.Int64Var(&l.maxBehind, "max-log-behind", maxLogBehind,
-		"bytes of log that the reader of a slot may be behind (PostgreSQL)")
-	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of the table of events (PostgreSQL)")
+		"bytes of log behind")
+	f.Int64Var(&l.deadTuples, "max-dead-tuples", 100_000, "dead tuples of events")
 }
 
 // examination is one run of doctor with these limits.
@@ -222,8 +206,8 @@ func (a *app) printFindings(all []finding) {
 	}
 }
 
-// examine runs every check. A check that cannot be run is a warning, but not if the reason is in
-// the tables: the first check has said so.
+// examine runs every check. A check that cannot be run is a warning, unless the reason is in the
+// tables, which the first check has reported.
 func (x *examination) examine(ctx context.Context) (all []finding) {
 	for _, c := range []struct {
 		name  string
@@ -300,7 +284,7 @@ func (x *examination) tables(ctx context.Context) error {
 	return nil
 }
 
-// flags are those that name the tables of the outbox.
+// flags are the flags that name the tables of the outbox.
 func (x *examination) flags() string { return flagsOf(x.schema, trimDefault(x.prefix, kinds[0])) }
 
 // lacks is about a database without an outbox. It is a failure, unless other tables of ormoutbox are

@@ -115,7 +115,7 @@ func (x *examination) isolation(ctx context.Context) error {
 	return nil
 }
 
-// silence says what the Repository knows that the database does and tells nobody.
+// silence reports the Repository's warnings.
 func (x *examination) silence(ctx context.Context) error {
 	if x.db.dialect == core.SQLite {
 		return nil
@@ -142,7 +142,7 @@ func (x *examination) clock(ctx context.Context) error {
 		return err
 	}
 	after := x.now()
-	// The answer was made between both: only what lies outside is a difference.
+	// The answer was made between the two times: only a time outside of them is a difference.
 	there := time.UnixMicro(us)
 	skew := max(before.Sub(there), there.Sub(after), 0)
 	if skew > x.skew {
@@ -186,7 +186,7 @@ FROM pg_class c WHERE c.oid = to_regclass($1::text)`, x.db.quote(x.schema, x.pre
 
 // pooler finds out whether sessions are shared between PostgreSQL and this program. A pooler gives
 // its clients other process ids than the server has. In transaction mode a second client gets the
-// session of a first one that is still connected.
+// session of a first client that is still connected.
 func (x *examination) pooler(ctx context.Context) error {
 	if x.db.dialect != core.Postgres {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// hiddenError says that a server hides from doctor what a check asks for. The check says nothing of
-// that, least of all that it is in order.
+// hiddenError: a server hides from doctor what a check asks for. The check has no result then,
+// least of all that all is in order.
 type hiddenError struct {
 	what  string // is hidden
 	right string // that shows it
@@ -27,7 +27,7 @@ func (e *hiddenError) Error() string { return e.what + ": needs " + e.right }
 // guideOfRights has the rights of each role.
 const guideOfRights = "docs/rights.md"
 
-// hidden returns what an error of a check says about a right that is missing. Nil: nothing.
+// hidden returns the missing right in an error of a check, or nil.
 func (db *database) hidden(ctx context.Context, schema string, err error) *hiddenError {
 	if e, ok := errors.AsType[*hiddenError](err); ok {
 		return e
@@ -67,10 +67,10 @@ func (db *database) hidden(ctx context.Context, schema string, err error) *hidde
 	return nil
 }
 
-// missingTable is what Check says of a table that it does not find.
+// missingTable matches Check's error about a missing table.
 var missingTable = regexp.MustCompile(`(?m)^table (\S+) is missing$`)
 
-// hiddenTables tells tables that the role may not see from those that are missing, which err names.
+// hiddenTables distinguishes tables that the role may not see from missing ones, which err names.
 func (x *examination) hiddenTables(ctx context.Context, err error) error {
 	switch x.db.dialect {
 	case core.Postgres:
@@ -108,7 +108,7 @@ func (db *database) role(ctx context.Context) (role string) {
 	return role
 }
 
-// unchecked says that the check failed with err.
+// unchecked reports that the check failed with err.
 func (x *examination) unchecked(ctx context.Context, err error) {
 	found := "could not be checked: " + firstLine(err.Error())
 	fix := "see whether the database is busy, and call doctor again"

@@ -50,7 +50,7 @@ func (x *examination) kafka(ctx context.Context) error {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, kafkaTimeout)
 	defer cancel()
-	there, err := client.ListTopics(ctx, topics...) // by name: Kafka leaves those out of a list that it hides
+	there, err := client.ListTopics(ctx, topics...) // by name: Kafka leaves hidden ones out of a list
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (x *examination) kafka(ctx context.Context) error {
 	return nil
 }
 
-// judgeTopic says what of a topic of Kafka loses events that it has accepted.
+// judgeTopic reports settings of a topic of Kafka that lose events which it has accepted.
 func judgeTopic(topic string, replicas int, config map[string]string) []finding {
 	r := report{check: "broker"}
 	warn := func(found, cause, fix string) { r.warn("topic "+topic+" "+found, cause, fix) }

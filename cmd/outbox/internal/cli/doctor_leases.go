@@ -16,7 +16,7 @@ import (
 const leaseSample = 10_000
 
 // leases looks for leases that ended while their holder still worked, and for work that takes
-// longer than its lease. A living process extends its lease, so that either says: here two
+// longer than its lease. A living process extends its lease, so either case means that two
 // processes may have done the same thing.
 func (x *examination) leases(ctx context.Context) error {
 	for _, look := range []func(context.Context) error{x.eventLeases, x.effectLeases, x.keyLeases} {

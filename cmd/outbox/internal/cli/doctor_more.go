@@ -44,7 +44,7 @@ func (x *examination) retention(ctx context.Context) error {
 const maxLooks = 10 // pages of ops.MaxLook rows in which an event of a topic is looked for
 
 // kept compares the age of the oldest done event that a filter selects with the time for which
-// consumers remember events. who names the consumer or the flag that told this time.
+// consumers remember events. who names the consumer or the flag from which this time comes.
 func (x *examination) kept(ctx context.Context, f ops.Filter, remembers time.Duration, who string) error {
 	of := ""
 	if f.Topic != "" {
@@ -188,8 +188,8 @@ func (x *examination) versions(ctx context.Context) error {
 	return nil
 }
 
-// migrated compares the migrations that were recorded with those of this program. It finds nothing
-// if no migration was recorded.
+// migrated compares the recorded migrations with this program's. It finds nothing if no migration
+// was recorded.
 func (x *examination) migrated(ctx context.Context, k kind, p place) error {
 	list, err := x.db.appliedOf(ctx, k, p)
 	if err != nil || len(list) == 0 {

@@ -32,7 +32,7 @@ type rabbitTarget struct {
 }
 
 // rabbitMQ asks RabbitMQ whether exchanges and queues keep what they have accepted. The management
-// API tells it. A client can only tell whether they exist.
+// API shows it. A client can only find out whether they exist.
 func (x *examination) rabbitMQ(ctx context.Context) error {
 	u, err := readAddress(x.to)
 	if err != nil {
@@ -61,7 +61,7 @@ func (x *examination) rabbitMQ(ctx context.Context) error {
 			targets = append(targets, t)
 		}
 	}
-	connection := amqpbridge.QueueConfig(u.String()).Connection // to one of several servers
+	connection := amqpbridge.QueueConfig(u.String()).Connection // to any of several servers
 	where, err := amqp091.ParseURI(connection.AmqpURI)
 	if err != nil {
 		return usage("--to: %w", parseError(err))
@@ -125,9 +125,9 @@ func (x *examination) askRabbit(address string, settings *amqp091.Config, target
 	return nil
 }
 
-// declare declares an exchange or a queue as the relay does, if there is one of that name. RabbitMQ
-// compares it with what is there, and changes nothing. It compares nothing of a passive
-// declaration, which only says whether there is one.
+// declare declares an exchange or a queue as the relay does, if one of that name exists. RabbitMQ
+// compares the two, and changes nothing. It does not compare a passive declaration, which only
+// finds out whether one exists.
 func (t rabbitTarget) declare(ch *amqp091.Channel) (err error) {
 	if t.exchange != "" {
 		if err = ch.ExchangeDeclarePassive(t.exchange, t.kind, true, false, false, false, nil); err == nil {
@@ -149,7 +149,7 @@ func (t rabbitTarget) name() string {
 	return fmt.Sprintf("exchange %q", short(t.exchange))
 }
 
-// refused says that RabbitMQ does not let the relay declare what it publishes to, and why.
+// refused reports that RabbitMQ does not let the relay declare its target, with the reason.
 func (t rabbitTarget) refused(r *report, why string) {
 	declares := "a durable " + t.kind + " queue without other arguments"
 	fix := "give the relay the topology of this queue; set TTLs, limits and dead-letter exchanges by a policy, which " +

@@ -45,11 +45,11 @@ type rabbitQueue struct {
 	Arguments  map[string]any `json:"arguments"`
 	Policy     map[string]any `json:"effective_policy_definition"`
 	Members    []string       `json:"members"` // of a quorum queue
-	// DeliveryLimit is that of a quorum queue of RabbitMQ 4: a number, or "unlimited".
+	// DeliveryLimit is the limit of a quorum queue of RabbitMQ 4: a number, or "unlimited".
 	DeliveryLimit any `json:"delivery_limit"`
 }
 
-// set returns a setting of the queue: that of its arguments, else that of its policies.
+// set returns a setting of the queue: from its arguments, else from its policies.
 func (q rabbitQueue) set(name string) any {
 	if v, ok := q.Arguments["x-"+name]; ok {
 		return v
@@ -57,8 +57,7 @@ func (q rabbitQueue) set(name string) any {
 	return q.Policy[name]
 }
 
-// deliveryLimit is the limit in force. RabbitMQ 4 has one that nobody has set. A negative limit is
-// none.
+// deliveryLimit is the limit in force. RabbitMQ 4 has one by default. A negative limit is none.
 func (q rabbitQueue) deliveryLimit() (limit float64, limited bool) {
 	v := q.DeliveryLimit
 	if v == nil {
@@ -68,14 +67,14 @@ func (q rabbitQueue) deliveryLimit() (limit float64, limited bool) {
 	return limit, limited && limit >= 0
 }
 
-// comparedArguments are arguments that RabbitMQ compares with those of a declaration.
+// comparedArguments are arguments that RabbitMQ compares with a declaration's.
 var comparedArguments = []string{
 	"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-expires", "x-max-length", "x-max-length-bytes",
 	"x-max-priority", "x-message-ttl", "x-overflow", "x-queue-mode", "x-single-active-consumer",
 }
 
-// differs says why RabbitMQ refuses a declaration of the queue with this type and without other
-// arguments. Empty: it accepts it.
+// differs returns why RabbitMQ refuses a declaration of the queue with this type and without other
+// arguments, or "".
 func (q rabbitQueue) differs(kind string) string {
 	switch {
 	case q.Type != kind:
@@ -228,8 +227,8 @@ func routes(exchangeType, pattern, key string) bool {
 	return true
 }
 
-// matches reports whether the words of a routing key are those of a pattern, in which * is a word
-// and # is any number of words.
+// matches reports whether the words of a routing key match a pattern, in which * is a word and # is
+// any number of words.
 func matches(pattern, words []string) bool {
 	switch {
 	case len(pattern) == 0:
@@ -240,7 +239,7 @@ func matches(pattern, words []string) bool {
 	return len(words) > 0 && (pattern[0] == "*" || pattern[0] == words[0]) && matches(pattern[1:], words[1:])
 }
 
-// judgeExchange says what of an exchange loses events.
+// judgeExchange reports settings of an exchange that lose events.
 func (a rabbitAPI) judgeExchange(e rabbitExchange) {
 	what := "is not durable: a restart of RabbitMQ removes it"
 	switch {
@@ -255,7 +254,7 @@ func (a rabbitAPI) judgeExchange(e rabbitExchange) {
 		"delete it while nothing is published, and declare it durable and without auto-delete")
 }
 
-// judgeQueue says what of a queue loses events that it has accepted.
+// judgeQueue reports settings of a queue that lose events which it has accepted.
 func judgeQueue(q rabbitQueue) []finding {
 	r := report{check: "broker"}
 	warn := func(found, cause, fix string) { r.warn("queue "+short(q.Name)+" "+found, cause, fix) }

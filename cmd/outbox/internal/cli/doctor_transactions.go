@@ -16,8 +16,8 @@ import (
 // asked for.
 const maxHorizon = 1_000_000
 
-// transactions looks for what is open or prepared for long, and on PostgreSQL for standbys and
-// slots that keep old rows alive as an open transaction does.
+// transactions looks for transactions that are open or prepared for long, and on PostgreSQL for
+// standbys and slots that keep old rows alive as an open transaction does.
 func (x *examination) transactions(ctx context.Context) (err error) {
 	looks := map[core.Dialect][]func(context.Context) error{
 		core.Postgres: {x.preparedPostgres, x.horizon, x.sessionsPostgres},

@@ -28,19 +28,11 @@ func (a *app) editCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "edit ID (--payload FILE | --header NAME=VALUE ...) --reason TEXT",
 		Short: "Publish a dead event with another content",
-		Long: `edit changes the payload, the content type or headers of a dead event, and has it published again. It
-prints the difference, and asks. The event goes out under a new row id, with the same event id and key.
-The dead row is discarded, and the audit table names both rows and keeps the difference: outbox show.
-
-The event has the place that it had in its key, and the events behind it follow in their order. If the
-relays have DeadPolicy SkipDead, give --skip-dead: the event is then appended at the end of its key. A
-consumer that has processed the event already skips it.
-
-JSON that cannot be parsed is refused. If the event was redriven, edited or discarded meanwhile, nothing
-is changed (exit code 1). Without a terminal it needs --yes, or it is refused (exit code 5).`,
-		Example: "  outbox show 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10 --payload\n" +
-			"  outbox edit 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10 --payload fixed.json --dry-run\n" +
-			"  outbox edit 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10 --payload fixed.json " +
+		Long: `edit publishes a dead event with another payload, content type or headers, at its place in its key. It
+prints the difference, and asks. The event id stays, so a consumer that has processed the event skips
+it. The audit keeps the difference. If the relays have DeadPolicy SkipDead, give --skip-dead. Exit
+code 1: somebody has changed the event meanwhile.`,
+		Example: "  outbox edit 01998b8c-2f6e-8a11-9d3b-8d1c0e3b5a10 --payload fixed.json " +
 			"--reason 'total was a text, INC-42'",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
@@ -74,12 +66,12 @@ is changed (exit code 1). Without a terminal it needs --yes, or it is refused (e
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&payload, "payload", "", "file with the new payload; -: the standard input")
-	f.StringArrayVar(&headers, "header", nil, "set a header: NAME=VALUE; may be given several times")
-	f.StringArrayVar(&req.WithoutHeaders, "without-header", nil, "remove a header; may be given several times")
+	f.StringVar(&payload, "payload", "", "file with the new payload; -: standard input")
+	f.StringArrayVar(&headers, "header", nil, "set a header: NAME=VALUE; repeatable")
+	f.StringArrayVar(&req.WithoutHeaders, "without-header", nil, "remove a header; repeatable")
 	f.StringVar(&req.ContentType, "content-type", "", "the new content type")
 	f.BoolVar(&req.SkipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
-	w.dryRunFlag(c, "print the difference, and change nothing")
+	w.dryRunFlag(c)
 	w.flags(c)
 	return c
 }

@@ -74,11 +74,8 @@ func (a *app) effectsCommand() *cobra.Command {
 
   pending  waits, is being executed, or will be tried again
   dead     given up: waits for a person
-  oldest   how long the oldest pending effect has been due
-
-At most 100,000 of a channel are counted; a plus behind a number says that there may be more. With
---max-dead or --max-age it ends with exit code 3 when there are more dead effects, or older ones.`,
-		Example: "  outbox effects\n  outbox effects list --status dead --channel mail",
+  oldest   how long the oldest pending effect has been due`,
+		Example: "  outbox effects list --status dead",
 	}, a.effectsListCommand(), a.effectsRedriveCommand(), a.effectsDiscardCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -105,15 +102,14 @@ At most 100,000 of a channel are counted; a plus behind a number says that there
 			return nil
 		})
 	}
-	c.PersistentFlags().StringVar(&a.effectsPrefix, "effects-prefix", "",
-		"prefix of the tables of effects; --prefix is that of the outbox, which wakes the workers")
-	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more effects are dead; -1: any number")
-	c.Flags().Var((*span)(&maxAge), "max-age", "exit code 3 if an effect has been due for longer; 0: any time")
+	c.PersistentFlags().StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
+	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more are dead; -1: any number")
+	c.Flags().Var((*span)(&maxAge), "max-age", "exit code 3 if something waits for longer; 0: any time")
 	return c
 }
 
-// withEffects runs fn with the table of effects, and the outbox of the same database, whose prefix
-// is that of --prefix.
+// withEffects runs fn with the table of effects, and the outbox of the same database with the
+// prefix of --prefix.
 func (a *app) withEffects(
 	c *cobra.Command, fn func(ctx context.Context, db *database, q *command.Queue) error,
 ) error {
@@ -148,11 +144,10 @@ func (a *app) effectsListCommand() *cobra.Command {
 	q := command.Query{}
 	status := ""
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List effects of a status, without their payloads, the oldest first",
-		Args:  cobra.NoArgs,
-		Example: "  outbox effects list --status dead --channel mail\n" +
-			"  outbox effects list --status failed --json",
+		Use:     "list",
+		Short:   "List effects of a status, without their payloads, the oldest first",
+		Args:    cobra.NoArgs,
+		Example: "  outbox effects list --status failed --channel mail",
 		RunE: func(c *cobra.Command, _ []string) error {
 			i := slices.IndexFunc(effectStatuses, func(s command.Status) bool { return s.String() == status })
 			if i < 0 {
@@ -175,10 +170,10 @@ func (a *app) effectsListCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&status, "status", "dead", "pending, processing, completed, failed, dead or discarded")
-	f.StringVar(&q.Channel, "channel", "", "only effects of this channel")
+	f.StringVar(&q.Channel, "channel", "", "of this channel")
 	f.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
-	f.StringVar(&q.After, "after", "", "only effects after this id")
-	limitFlag(c, &q.Limit, 100, 1000, "effects on a page")
+	f.StringVar(&q.After, "after", "", "the next page")
+	limitFlag(c, &q.Limit, 100, 1000)
 	complete(c, "status", converted(effectStatuses, command.Status.String)...)
 	return c
 }
@@ -192,7 +187,7 @@ func (a *app) printEffects(page effectPage) {
 	a.notePaging(page.paging)
 }
 
-// hintChannel says that no effect has the channel of a filter.
+// hintChannel warns that no effect has the channel of a filter.
 func (a *app) hintChannel(ctx context.Context, queue *command.Queue, channel string) {
 	if channel == "" {
 		return
@@ -231,9 +226,9 @@ func (a *app) effectsRedriveCommand() *cobra.Command {
 			others: "do not exist, are completed or discarded, or are being executed",
 		},
 		"Have dead effects executed again, with fresh attempts",
-		`redrive makes dead effects pending again, and wakes their workers. An effect that may have happened
-before it died happens again, unless its destination knows its idempotency key. An id may also be
-that of a pending or failed effect that no event wakes: it is executed at once.`,
+		`redrive makes dead effects pending again, and wakes their workers. An effect may happen twice, unless
+its destination knows its idempotency key. An id may also name a pending or failed effect whose event
+is gone: it is executed at once.`,
 		"  outbox effects redrive --all --channel mail --reason 'relay of mails repaired'")
 }
 
@@ -241,20 +236,16 @@ func (a *app) effectsDiscardCommand() *cobra.Command {
 	return a.effectsMutationCommand(
 		effectsMutation{name: "discard", do: (*command.Queue).Discard, others: "are not dead"},
 		"End dead effects without executing them",
-		`discard ends dead effects: they are never executed, and cannot be redriven. They stay until
-the retention of the queue ends. Until then the same effect is not written again.`,
+		`discard ends dead effects for good. Until the retention of the queue ends, the same effect is not
+written again.`,
 		"  outbox effects discard --all --channel mail --tenant acme --reason 'customer left, INC-42'")
 }
 
 func (a *app) effectsMutationCommand(m effectsMutation, shortText, long, example string) *cobra.Command {
 	c := &cobra.Command{
-		Use:   m.name + " (ID... | --all) --reason TEXT",
-		Short: shortText,
-		Long: long + `
-
-Actor and reason are stored with the effect. Without a terminal the command needs --yes, or it is
-refused (exit code 5). Exit code 4 says that fewer effects were changed than were named, or with
---dry-run that fewer would be: the others ` + m.others + `.`,
+		Use:     m.name + " (ID... | --all) --reason TEXT",
+		Short:   shortText,
+		Long:    long,
 		Example: example,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
@@ -273,9 +264,9 @@ refused (exit code 5). Exit code 4 says that fewer effects were changed than wer
 	}
 	m.flags(c)
 	f := c.Flags()
-	f.BoolVar(&m.all, "all", false, "every dead effect that the filter selects")
-	m.dryRunFlag(c, "count, and change nothing")
-	f.StringVar(&m.Channel, "channel", "", "only effects of this channel")
+	f.BoolVar(&m.all, "all", false, "everything dead that the filter selects")
+	m.dryRunFlag(c)
+	f.StringVar(&m.Channel, "channel", "", "of this channel")
 	f.StringVar(&m.Tenant, "tenant", "", "only of this tenant")
 	return c
 }
@@ -309,7 +300,7 @@ func (m *effectsMutation) try(ctx context.Context, tx core.Transactor, queue *co
 	return would, nil
 }
 
-// distinct returns ids without those that come again.
+// distinct returns ids without repetitions.
 func distinct(ids []string) (unique []string) {
 	for _, id := range ids {
 		if !slices.Contains(unique, id) {

@@ -32,22 +32,15 @@ func (a *app) eraseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "erase (--aggregate TYPE/ID | --key ID ...) --reason TEXT",
 		Short: "Erase the data of one person or thing: payloads, headers, errors, stored answers",
-		Long: `erase removes the data of one aggregate, such as customer/42: the payloads and headers of its events, the
-texts of their errors, what edits of them stored in the audit table, and the payloads of their effects. An
-effect belongs to the aggregate if one of the events caused it, or if its business key is TYPE/ID. --key
-erases the answer that is stored for an idempotency key.
+		Long: `erase removes the data of one aggregate, such as customer/42: payloads, headers and error texts of
+its events, and payloads of their effects; with --key the stored answer of an idempotency key. Every
+row stays, and so does the order of keys. An erased event that is published later is empty and has the
+header ` + core.HeaderErased + `.
 
-Every row stays, with its ids, key and place, so the order is as before. An erased event that is published
-later, as after a redrive, has an empty payload and the header ` + core.HeaderErased + `. A request with an erased
-key is not carried out again.
-
-The command counts, and asks. Events of several tenants are refused without --tenant or --all-tenants.
-Events that wait are left alone: repeat the command when they are out, or --open erases them too, and their
-consumers get them so. It reads the whole table by its primary key, 10,000 rows at a time, and changes 500
-events in a transaction. On a large table raise --timeout. If it was interrupted, repeat it. In the end it
-prints what it cannot reach. Exit code 4 says that something was left alone.`,
-		Example: "  outbox erase --aggregate customer/42 --dry-run\n" +
-			"  outbox erase --aggregate customer/42 --timeout 1h --reason 'request 4711'\n" +
+Events of several tenants need --tenant or --all-tenants. Events that wait need --open. erase reads the
+whole table: raise --timeout for a large one, and repeat it if it is interrupted. In the end it lists
+what it cannot reach. Exit code 4: something was left alone.`,
+		Example: "  outbox erase --aggregate customer/42 --timeout 1h --reason 'request 4711'\n" +
 			"  outbox erase --key 7f3a-91 --key-scope 'http/POST /orders' --reason 'request 4711'",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -74,18 +67,18 @@ prints what it cannot reach. Exit code 4 says that something was left alone.`,
 	flags := c.Flags()
 	flags.StringVar(&f.aggregate, "aggregate", "", "the aggregate: TYPE/ID")
 	flags.StringVar(&req.TenantID, "tenant", "", "only of this tenant")
-	flags.BoolVar(&f.allTenants, "all-tenants", false, "of every tenant that has such an aggregate")
-	flags.BoolVar(&req.Open, "open", false, "also events that wait: their consumers get them without their content")
+	flags.BoolVar(&f.allTenants, "all-tenants", false, "of every tenant")
+	flags.BoolVar(&req.Open, "open", false, "also events that wait: consumers get them empty")
 	flags.StringArrayVar(
 		&req.KeyIDs,
 		"key",
 		nil,
-		"an idempotency key, as the client sent it; may be given several times",
+		"an idempotency key, as the client sent it; repeatable",
 	)
-	flags.StringVar(&req.KeyScope, "key-scope", "", "only keys of this scope; without it the whole table is read")
+	flags.StringVar(&req.KeyScope, "key-scope", "", "only of this scope; else the whole table is read")
 	flags.StringVar(&a.effectsPrefix, "effects-prefix", "", "prefix of the tables of effects")
-	flags.StringVar(&a.keysPrefix, "keys-prefix", "", "prefix of the tables of idempotency keys")
-	f.dryRunFlag(c, "print what would be erased, and erase nothing")
+	flags.StringVar(&a.keysPrefix, "keys-prefix", "", "prefix of the tables of keys")
+	f.dryRunFlag(c)
 	f.flags(c)
 	return c
 }

@@ -9,9 +9,9 @@ import (
 const (
 	ExitOK        = 0 // done
 	ExitFailed    = 1 // the command could not do its work
-	ExitUsage     = 2 // unknown command, flag or argument, or one that is missing
-	ExitUnhealthy = 3 // the command worked, and what it looked at is not healthy
-	ExitPartial   = 4 // a part of the work was done; what was done stays
+	ExitUsage     = 2 // unknown or missing command, flag or argument
+	ExitUnhealthy = 3 // the command worked, and found something unhealthy
+	ExitPartial   = 4 // a part of the work was done, and stays
 	ExitRefused   = 5 // nothing was done, because nobody confirmed it
 )
 

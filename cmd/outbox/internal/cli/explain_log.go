@@ -8,8 +8,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// explained is why an event is where it is, with what is known about it if a reader of the log
-// publishes it.
+// explained is the explanation of an event, with the state of its publication if a reader of the
+// log publishes it.
 type explained struct {
 	ops.Explanation
 	logState
@@ -45,7 +45,8 @@ func (db *database) explainLog(ctx context.Context, schema, prefix string, list 
 	return all, nil
 }
 
-// inWords says of an event that is not known to be published how its readers do.
+// inWords adds the state of the readers to the explanation of an event that may not be published
+// yet.
 func inWords(x *ops.Explanation, state logState, slots []slot, prefix string) {
 	if state.Log == logUnconfirmed {
 		x.Text += " By table " + prefix + "log, " + state.words() + ": it writes down every ten seconds how far it is."

@@ -27,10 +27,8 @@ func (a *app) groupsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "groups",
 		Short: "Group the dead and the retrying events by their failure, the largest group first",
-		Long: `groups groups events that failed alike: the same code, topic, type, and text without its numbers and
-ids. "outbox list --group" lists the events of a group. "outbox groups note" stores a note on a
-group. "outbox groups mute" leaves a group out of this list until a time. Metrics, alerts and every
-other command count its events as before.`,
+		Long: `groups groups the events that failed alike: same code, topic, type, and same text without numbers and
+ids. outbox list --group lists the events of a group.`,
 		Example: "  outbox groups --topic orders",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -81,7 +79,7 @@ func (a *app) printGroups(g groupList) {
 	}
 }
 
-// groupNote is what people stored about a group, and who it was.
+// groupNote is a group's note, with its author.
 func groupNote(g ops.Group) string {
 	text := short(g.Stored.Note)
 	if g.Muted {
@@ -109,13 +107,9 @@ type groupChanged struct {
 func (a *app) groupNoteCommand() *cobra.Command {
 	var by who
 	c := &cobra.Command{
-		Use:   "note FINGERPRINT TEXT",
-		Short: "Store a note on a group of failures",
-		Long: `note stores a note on a group of failures in place of the one before. An empty text removes it.
-"outbox groups" shows the fingerprints and the notes.
-
-It changes no event, so it does not ask. Actor, reason and note are stored. The reason is "a note"
-without --reason.`,
+		Use:     "note FINGERPRINT TEXT",
+		Short:   "Store a note on a group of failures",
+		Long:    `note replaces the note on a group of failures. An empty text removes it.`,
 		Example: "  outbox groups note 3f1c5a7be0d9a421 'billing drops v1, INC-42'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -127,7 +121,7 @@ without --reason.`,
 		},
 	}
 	by.reasonFlags(c)
-	by.dryRunFlag(c, "")
+	by.dryRunFlag(c)
 	return c
 }
 
@@ -138,11 +132,8 @@ func (a *app) groupMuteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mute FINGERPRINT (--for DURATION | --until TIME) --reason TEXT",
 		Short: "Leave a group of failures out of `outbox groups` until a time",
-		Long: `mute says that a group of failures is known. "outbox groups" leaves it out until the time, and counts
-what it leaves out. Metrics, alerts and every other command count its events as before.
-
-It changes no event, so it does not ask. Actor and reason are stored in the audit table, in the same
-transaction.`,
+		Long: `mute leaves a group of failures out of outbox groups until a time. Metrics, alerts and other commands
+count its events as before.`,
 		Example: "  outbox groups mute 3f1c5a7be0d9a421 --for 48h --reason 'fixed by release 7, INC-42'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -162,7 +153,7 @@ transaction.`,
 		},
 	}
 	by.reasonFlags(c)
-	by.dryRunFlag(c, "")
+	by.dryRunFlag(c)
 	c.Flags().Var((*span)(&lasts), "for", "how long, such as 48h")
 	c.Flags().StringVar(&until, "until", "", "until when, such as 2026-11-23T18:00:00Z")
 	return c
@@ -183,13 +174,13 @@ func (a *app) groupUnmuteCommand() *cobra.Command {
 		},
 	}
 	by.reasonFlags(c)
-	by.dryRunFlag(c, "")
+	by.dryRunFlag(c)
 	return c
 }
 
-// groupWho says who changes a group and why, or that nothing is changed.
-// changeGroup runs fn for a person, and prints the change and the text, which names the group. A
-// group that nobody knows is a mistake of that person.
+// groupWho names who changes a group and why, or that nothing is changed. changeGroup runs fn for a
+// person, and prints the change and the text, which names the group. An unknown group is a mistake
+// of that person.
 func (a *app) changeGroup(c *cobra.Command, by *who, fingerprint string, change groupChanged, text string,
 	fn func(ctx context.Context, api *ops.API, req ops.GroupRequest) error,
 ) error {

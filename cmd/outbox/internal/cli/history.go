@@ -45,14 +45,11 @@ func (a *app) historyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history",
 		Short: "Print what relays did and what waited in the last hours or days",
-		Long: `history prints how many events were published, refused and given up, and how many waited and were dead,
-in equal steps of time, up to seven days back. Relays write it about once a minute, so the newest counts
-are up to a minute late. Refusals are attempts that are tried again: those of an outage are not counted.
-WAITING and OLDEST are the largest of a step, and not known of one topic. A relay counts the topics
-that it sees first, twenty of them, apart, and all others together. "-" says that no relay wrote it.`,
-		Example: "  outbox history\n  outbox history --since 24h --topic orders\n" +
-			"  outbox history --since 168h --step 6h --json",
-		Args: cobra.NoArgs,
+		Long: `history prints what relays did and what waited, in steps of time, up to seven days back and a minute
+late. Refusals during an outage are not counted. WAITING and OLDEST are the largest of a step, for all
+topics. "-" means that no relay wrote the number.`,
+		Example: "  outbox history --since 24h --topic orders",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if q.Step == 0 {
 				q.Step = historyStep(q.Since)
@@ -69,7 +66,7 @@ that it sees first, twenty of them, apart, and all others together. "-" says tha
 	}
 	c.Flags().DurationVar(&q.Since, "since", 3*time.Hour, "how far back, at most 168h")
 	c.Flags().DurationVar(&q.Step, "step", 0, "time of one row, a multiple of 5m (default: for at most 37 rows)")
-	c.Flags().StringVar(&q.Topic, "topic", "", "only this destination")
+	c.Flags().StringVar(&q.Topic, "topic", "", "only of this topic")
 	return c
 }
 
@@ -120,7 +117,7 @@ func perMinute(n int64, of time.Duration) string {
 	return strconv.FormatFloat(rate, 'f', 0, 64)
 }
 
-// bar is a bar for n, of which most is the largest. It shows at least a sign of what is not 0.
+// bar is a bar for n, of which most is the largest. It has at least one sign for a number above 0.
 func bar(n, most int64) string {
 	if n <= 0 {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/sqlonce"
 )
 
-// keyStatuses are those of the keys that list shows.
+// keyStatuses are the statuses of the keys that list shows.
 var keyStatuses = []oncekey.KeyStatus{oncekey.KeyHeld, oncekey.KeyAbandoned, oncekey.KeyFailed, oncekey.KeyDone}
 
 // abandoned is the status of a key that is held, and whose lease is over.
@@ -57,18 +57,15 @@ func (a *app) idempotencyCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "idempotency",
 		Short: "Count the idempotency keys of requests and of other work, and list them",
-		Long: `idempotency counts the keys of each scope, which is the kind of work: a method with its route, or the
-name that a program gives.
+		Long: `idempotency counts the keys of each scope, such as a method and its route:
 
   held       a process works under it
   abandoned  its process disappeared; the next request with the key takes over
   failed     the work failed; the next request with the key does it again
   done       the result is stored, until the key expires
 
-The 100,000 keys that expire last are counted; a plus behind a number says that there may be more.
-Keys that are in Redis are not among them. It changes nothing: a lease ends by itself, and an expired
-key is deleted by the cleanup of the services.`,
-		Example: "  outbox idempotency\n  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91",
+Keys in Redis are not counted.`,
+		Example: "  outbox idempotency list --status held",
 	}, a.idempotencyListCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -84,7 +81,7 @@ key is deleted by the cleanup of the services.`,
 	return c
 }
 
-// withKeys runs fn with the table of keys, whose prefix is that of --prefix, or none.
+// withKeys runs fn with the table of keys, with the prefix of --prefix, or none.
 func (a *app) withKeys(c *cobra.Command, fn func(ctx context.Context, store *sqlonce.Store) error) error {
 	return a.withKind(c, "keys", func(ctx context.Context, db *database) error {
 		store, err := sqlonce.New(db.DB, sqlonce.Config{Dialect: db.dialect, Schema: a.schema, Prefix: a.prefix})
@@ -115,12 +112,10 @@ func (a *app) idempotencyListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List idempotency keys: their status, lease and expiry",
-		Long: `list lists idempotency keys without their stored results, those that expire last first. It looks at the
-100,000 keys that expire last. With --id it finds any key, by the index if --scope is given too. Exit
-code 1 says that no key has that id, or none that the other flags select.`,
-		Example: "  outbox idempotency list --status held\n" +
-			"  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91 --json",
-		Args: cobra.NoArgs,
+		Long: `list lists keys without their results, among the 100,000 that expire last. --id finds any key, by an
+index if --scope is given too. Exit code 1: no such key.`,
+		Example: "  outbox idempotency list --scope 'http/POST /orders' --id 7f3a-91",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.status != "" && !slices.Contains(keyStatuses, oncekey.KeyStatus(f.status)) {
 				return usage("--status %q: it is held, abandoned, failed or done", f.status)
@@ -143,16 +138,16 @@ code 1 says that no key has that id, or none that the other flags select.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.scope, "scope", "", "only keys of this scope")
+	flags.StringVar(&f.scope, "scope", "", "of this scope")
 	flags.StringVar(&f.tenant, "tenant", "", "only of this tenant")
-	flags.StringVar(&f.id, "id", "", "only this key, as the client sends it")
+	flags.StringVar(&f.id, "id", "", "the key, as the client sends it")
 	flags.StringVar(&f.status, "status", "", "held (also abandoned), abandoned, failed or done (default: all)")
-	limitFlag(c, &f.limit, 100, 1000, "keys to list")
+	limitFlag(c, &f.limit, 100, 1000)
 	complete(c, "status", "held", abandoned, "failed", "done")
 	return c
 }
 
-// hintScope says that no key has the scope of a filter.
+// hintScope warns that no key has the scope of a filter.
 func (a *app) hintScope(ctx context.Context, store *sqlonce.Store, scope string) {
 	scopes, err := store.Backlog(ctx, maxCounted)
 	if err == nil {
@@ -161,8 +156,8 @@ func (a *app) hintScope(ctx context.Context, store *sqlonce.Store, scope string)
 	}
 }
 
-// keyRows reads the keys that a filter selects, and says whether there are more. Without the id of a
-// key it looks at maxCounted keys.
+// keyRows reads the keys that a filter selects, and reports whether there are more. Without the id
+// of a key it looks at maxCounted keys.
 func keyRows(ctx context.Context, store *sqlonce.Store, f keyFilter) (all []keyRow, more bool, err error) {
 	all = []keyRow{}
 	q := oncekey.KeyQuery{Scope: f.scope, Tenant: f.tenant, ID: f.id}

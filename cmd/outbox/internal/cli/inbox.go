@@ -13,7 +13,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/inbox/sqlinbox"
 )
 
-// inboxStatuses are those of the messages that list shows.
+// inboxStatuses are the statuses of the messages that list shows.
 var inboxStatuses = []inbox.Status{
 	inbox.StatusFailed, inbox.StatusDead, inbox.StatusRedriven, inbox.StatusDiscarded, inbox.StatusProcessing,
 }
@@ -85,12 +85,8 @@ func (a *app) inboxCommand() *cobra.Command {
   failed      will be tried again when it is delivered again
   dead        given up: waits for a person
   redriven    a person wants it processed: waits for its delivery
-  processing  another program wrote that it works on it
-
-At most 100,000 of a consumer are counted of each kind; a plus behind a number says that there may be
-more. Messages that were processed or discarded are not among them.`,
-		Example: "  outbox inbox\n  outbox inbox list --status dead\n" +
-			"  outbox inbox redrive --consumer mailer --all --reason 'bug 17 repaired'",
+  processing  another program wrote that it works on it`,
+		Example: "  outbox inbox list --status dead",
 	}, a.inboxListCommand(), a.inboxRedriveCommand(), a.inboxReleaseCommand(), a.inboxDiscardCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -108,11 +104,11 @@ more. Messages that were processed or discarded are not among them.`,
 			return nil
 		})
 	}
-	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more messages are dead; -1: any number")
+	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more are dead; -1: any number")
 	return c
 }
 
-// withInbox runs fn with the tables of the inbox, whose prefix is that of --prefix, or none.
+// withInbox runs fn with the tables of the inbox, with the prefix of --prefix, or none.
 func (a *app) withInbox(
 	c *cobra.Command, fn func(ctx context.Context, db *database, store *sqlinbox.Store) error,
 ) error {
@@ -151,8 +147,8 @@ func (a *app) printInboxBacklog(b inboxBacklog) {
 }
 
 func (f *inboxFilter) flags(c *cobra.Command) {
-	c.Flags().StringVar(&f.consumer, "consumer", "", "only messages of this consumer")
-	c.Flags().StringVar(&f.handler, "handler", "", "only messages of this handler")
+	c.Flags().StringVar(&f.consumer, "consumer", "", "of this consumer")
+	c.Flags().StringVar(&f.handler, "handler", "", "of this handler")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "only of this tenant")
 }
 
@@ -162,13 +158,10 @@ func (a *app) inboxListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List messages that consumers failed with, the dead ones of each consumer first",
-		Long: `list lists the messages that handlers have failed with, each with its last failure, by consumer. Those
-of a consumer are ordered by status, and then those that were received first come first. A message that
-a person redrove or discarded has the actor and the reason in its place. The inbox has no payloads:
-they are in the broker, or in its dead-letter queue.`,
-		Example: "  outbox inbox list --status dead --consumer mailer\n" +
-			"  outbox inbox list --event 01998b8c-2f6e-7a11-9d3b-8d1c0e3b5a10",
-		Args: cobra.NoArgs,
+		Long: `list lists the messages that handlers have failed with, with their last failure, by consumer, status
+and arrival. The inbox has no payloads: they are in the broker, or in its poison queue.`,
+		Example: "  outbox inbox list --status dead --consumer mailer",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.status != "" && !slices.Contains(inboxStatuses, inbox.Status(f.status)) {
 				return usage("--status %q: it is failed, dead, redriven, discarded or processing", f.status)
@@ -189,12 +182,12 @@ they are in the broker, or in its dead-letter queue.`,
 	f.flags(c)
 	c.Flags().StringVar(&f.status, "status", "", "failed, dead, redriven, discarded or processing (default: all)")
 	c.Flags().StringVar(&f.eventID, "event", "", "only this event")
-	limitFlag(c, &limit, 100, 1_0000, "messages to list")
+	limitFlag(c, &limit, 100, 1_0000)
 	complete(c, "status", "failed", "dead", "redriven", "discarded", "processing")
 	return c
 }
 
-// inboxRows lists at most limit messages, and says whether there are more.
+// inboxRows lists at most limit messages, and reports whether there are more.
 func inboxRows(ctx context.Context, store *sqlinbox.Store, f inboxFilter, limit int) (all []inboxRow, more bool,
 	err error,
 ) {
@@ -240,7 +233,7 @@ func (a *app) printInboxRows(page inboxPage) {
 	a.notePaging(page.paging)
 }
 
-// hintInbox says which name of a filter no handler has.
+// hintInbox warns that no handler has a name of a filter.
 func (a *app) hintInbox(ctx context.Context, store *sqlinbox.Store, f inboxFilter) {
 	handlers, err := store.Backlog(ctx, 1)
 	if err != nil {
@@ -271,33 +264,23 @@ type inboxMutation struct {
 func (a *app) inboxRedriveCommand() *cobra.Command {
 	return a.inboxMutationCommand(inboxMutation{name: "redrive", do: (*sqlinbox.Store).Redrive},
 		"Let dead messages be processed when they are delivered again",
-		`redrive lets dead messages of a consumer be processed, with fresh attempts, when they are delivered
-again: from the dead-letter queue, or by a replay. It delivers nothing, because the inbox has no
-payloads. To redrive the messages of a poison queue and deliver them: outbox inbox release. Actor and
-reason are stored with the message until then. A message that is never to be processed is for: outbox
-inbox discard.
-
-If the consumers have a Cache in front of the table, redrive in the service (Inbox.Redrive), or empty
-the cache.`)
+		`redrive lets dead messages be processed, with fresh attempts, when the broker delivers them again. It
+delivers nothing, because the inbox has no payloads: outbox inbox release delivers the messages of a
+poison queue. If the consumers have a Cache, call Inbox.Redrive in the service, or empty the cache.`)
 }
 
 func (a *app) inboxDiscardCommand() *cobra.Command {
 	return a.inboxMutationCommand(inboxMutation{name: "discard", do: (*sqlinbox.Store).Discard},
 		"End dead messages without processing them",
-		`discard ends dead messages of a consumer. When one is delivered again it is acknowledged and
-not handled, as one that was processed. It cannot be redriven. Actor and reason are stored with the
-message until the retention of the consumer ends. A copy in a dead-letter queue stays there. If the
-consumers have a Cache in front of the table, there is nothing to do about it.`)
+		`discard ends dead messages for good: when one is delivered again, it is acknowledged as a duplicate.
+A copy in a poison queue stays there.`)
 }
 
 func (a *app) inboxMutationCommand(m inboxMutation, shortText, long string) *cobra.Command {
 	c := &cobra.Command{
-		Use:   m.name + " --consumer NAME (EVENT... | --all) --reason TEXT",
-		Short: shortText,
-		Long: long + `
-
-Without a terminal the command needs --yes, or it is refused (exit code 5). Exit code 4 says that
-fewer messages were changed than were named or selected, or with --dry-run that fewer would be.`,
+		Use:     m.name + " --consumer NAME (EVENT... | --all) --reason TEXT",
+		Short:   shortText,
+		Long:    long,
 		Example: "  outbox inbox " + m.name + " --consumer mailer --all --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
@@ -316,8 +299,8 @@ fewer messages were changed than were named or selected, or with --dry-run that 
 	}
 	m.inboxFilter.flags(c)
 	m.who.flags(c)
-	c.Flags().BoolVar(&m.all, "all", false, "every dead message that the filter selects")
-	m.dryRunFlag(c, "count, and change nothing")
+	c.Flags().BoolVar(&m.all, "all", false, "everything dead that the filter selects")
+	m.dryRunFlag(c)
 	return c
 }
 
@@ -373,7 +356,7 @@ func (a *app) inboxMutate(
 	return perr
 }
 
-// deadKeys reads the dead messages of a consumer, or those of them with the ids.
+// deadKeys reads the dead messages of a consumer, only those with the ids if there are any.
 func deadKeys(ctx context.Context, store *sqlinbox.Store, f inboxFilter, ids []string) (keys []inbox.Key, err error) {
 	q := inbox.DeadQuery{Consumer: f.consumer, Handler: f.handler, Limit: 1000}
 	for {
@@ -393,7 +376,7 @@ func deadKeys(ctx context.Context, store *sqlinbox.Store, f inboxFilter, ids []s
 	}
 }
 
-// missing reports whether an id is that of no key.
+// missing reports whether an id belongs to no key.
 func missing(keys []inbox.Key, ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool {
 		return !slices.ContainsFunc(keys, func(k inbox.Key) bool { return k.EventID == id })

@@ -21,9 +21,9 @@ func (a *app) keysCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "keys",
 		Short: "List the keys that a dead event blocks: the event, why, and how many wait",
-		Long: `keys lists the keys that a dead event blocks, the one that is blocked for longest first. Redrive or
-discard the event that is named, and the key goes on. With DeadPolicy SkipDead nothing is blocked.`,
-		Example: "  outbox keys --topic orders\n  outbox keys reset --reason 'failover of db1, INC-42'",
+		Long: `keys lists the keys that a dead event blocks, longest first. Redrive or discard the event that it
+names, and the key goes on.`,
+		Example: "  outbox keys --topic orders",
 	}, a.keysResetCommand())
 	c.Args = cobra.NoArgs
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -39,9 +39,9 @@ discard the event that is named, and the key goes on. With DeadPolicy SkipDead n
 			return a.print(keys, func() { a.printKeys(keys) })
 		})
 	}
-	c.Flags().StringVar(&q.Topic, "topic", "", "only keys of this topic")
+	c.Flags().StringVar(&q.Topic, "topic", "", "only of this topic")
 	c.Flags().StringVar(&q.TenantID, "tenant", "", "only of this tenant")
-	limitFlag(c, &q.Limit, 100, 1000, "keys to list")
+	limitFlag(c, &q.Limit, 100, 1000)
 	return c
 }
 
@@ -82,15 +82,9 @@ func (a *app) keysResetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset --reason TEXT",
 		Short: "After a failover or a restore that lost commits: let the table alone decide the order of the keys",
-		Long: `reset is the second step after a failover or a restore that lost commits. Stop the services that
-publish first, then reset, then start them: from then on the table alone decides the number of the
-next event of each key. Events that were lost with their commits stay lost. It waits for open
-transactions that publish, and changes one row of each key.
-
-The command prints how many keys there are, up to 100,000. Then it asks.
-
-Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
---yes, or it is refused (exit code 5).`,
+		Long: `reset is for a failover or a restore that lost commits: docs/operations.md. Stop every process that
+publishes or relays, reset, and start them: the table alone then numbers the next event of each key.
+reset waits for open transactions that publish.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
@@ -119,6 +113,6 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		},
 	}
 	w.flags(c)
-	w.dryRunFlag(c, "")
+	w.dryRunFlag(c)
 	return c
 }

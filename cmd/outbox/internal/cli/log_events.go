@@ -12,8 +12,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops"
 )
 
-// These say how far an event is that a program publishes which reads the log of the database. The
-// status of its row is done from the beginning.
+// Progress of an event for a program that reads the log of the database. The status of its row is
+// done from the beginning.
 const (
 	logPublished   = "published"   // walrelay has written down that it is past the event
 	logUnconfirmed = "unconfirmed" // walrelay has not, so far
@@ -23,8 +23,8 @@ const (
 // inTheLog is the status of an event for people, until it is known to be published.
 const inTheLog = "in the log"
 
-// logState is what is known about one event. The zero value is that of an event of a relay that
-// polls.
+// logState is the state of the publication of an event. The zero value is for an event of a relay
+// that polls.
 type logState struct {
 	// Log is published, unconfirmed or unknown. Empty: no reader of the log publishes the event.
 	Log string `json:"log,omitempty"`
@@ -42,7 +42,7 @@ func (s logState) status(stored ops.Status) string {
 	return inTheLog
 }
 
-// words say what is known.
+// words describe the state.
 func (s logState) words() string {
 	switch s.Log {
 	case logPublished:
@@ -55,7 +55,7 @@ func (s logState) words() string {
 	return ""
 }
 
-// asOf says of when a position of walrelay is.
+// asOf describes the time of a position of walrelay.
 func asOf(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -63,15 +63,14 @@ func asOf(t *time.Time) string {
 	return ", as of " + moment(*t)
 }
 
-// pastCheckpoint is true for a row e of which walrelay has written down that it is published, or
-// open in the table: its transaction is before the checkpoint of a slot l. It reads xmin as
-// pgxoutbox/walrelay does for a repair: what is in doubt counts as later. During a repair a
-// checkpoint proves nothing, nor does that of another server.
+// pastCheckpoint is true for a row e that walrelay has recorded as published, or open in the table:
+// its transaction is before the checkpoint of a slot l. It reads xmin as pgxoutbox/walrelay does
+// for a repair: in doubt, a transaction counts as later. During a repair a checkpoint proves
+// nothing, nor does another server's.
 const pastCheckpoint = `NOT l.repairing AND l.slot IN ({slots}) AND
  now.next - (((now.next & 4294967295) - e.xmin::text::bigint) & 4294967295) < l.checkpoint::text::numeric::bigint`
 
-// notConfirmed is true for a row e of a reader of the log of which walrelay has not written that
-// down.
+// notConfirmed is true for a row e of a reader of the log for which pastCheckpoint is not true.
 const notConfirmed = doneByLog + " AND NOT EXISTS (SELECT FROM {log} l WHERE " + pastCheckpoint + ")"
 
 // doneByLog is true for a row e that is left to a reader of the log, and is not open.
@@ -79,7 +78,7 @@ const doneByLog = "e.status = 1 AND e.claimed_by = '" + core.LogReader + "'"
 
 const nextTransaction = "(SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now"
 
-// logStates says what is known about events, in their order. It asks only if one of them is for a
+// logStates returns the states of events, in their order. It queries only if one of them is for a
 // reader of the log.
 func (db *database) logStates(ctx context.Context, schema, prefix string, events []ops.Event,
 ) (states []logState, err error) {
@@ -136,8 +135,8 @@ GROUP BY e.id`)
 	return published, err
 }
 
-// noteUnconfirmed says which events of a replay walrelay may not have published yet. A failure of
-// the question is no failure of the command.
+// noteUnconfirmed names the events of a replay that walrelay may not have published yet. A failure
+// of the question is no failure of the command.
 func (a *app) noteUnconfirmed(ctx context.Context, db *database, p ops.Plan) {
 	if p.ByLog == 0 || db.pgx == nil {
 		return
@@ -165,8 +164,8 @@ func (db *database) logWords(schema, prefix string, bookmarks []bookmark, query 
 		"{slots}", strings.Join(names, ", ")).Replace(query)
 }
 
-// writtenAt is when walrelay was as far as it has written down. Nil: only repairs are written down,
-// or what was on another server.
+// writtenAt is the time of walrelay's last recorded position. Nil: there are only positions of
+// repairs, or of another server.
 func writtenAt(bookmarks []bookmark) (at *time.Time) {
 	for _, b := range bookmarks {
 		if !b.repairing && !b.moved && (at == nil || b.checkpointAt.After(*at)) {
@@ -176,11 +175,11 @@ func writtenAt(bookmarks []bookmark) (at *time.Time) {
 	return at
 }
 
-// lateLog is for how long an event may be unconfirmed before a person is told where to look.
-// walrelay writes its position down every ten seconds.
+// lateLog is for how long an event may be unconfirmed before a person gets a hint. walrelay writes
+// its position down every ten seconds.
 const lateLog = 30 * time.Second
 
-// unconfirmedLog counts those of the newest events that walrelay has not confirmed.
+// unconfirmedLog counts the newest events that walrelay has not confirmed.
 type unconfirmedLog struct {
 	N          int        `json:"n"`
 	OldestSecs float64    `json:"oldest_seconds"` // since the oldest of them was inserted; 0 without one
@@ -191,7 +190,7 @@ type unconfirmedLog struct {
 // late reports whether the events wait for longer than walrelay needs.
 func (u *unconfirmedLog) late() bool { return u != nil && u.N > 0 && seconds(u.OldestSecs) > lateLog }
 
-// String says how many are not confirmed.
+// String describes how many are not confirmed.
 func (u *unconfirmedLog) String() string {
 	if u.N == 0 {
 		return "walrelay has published all of them" + asOf(u.AsOf)
@@ -201,16 +200,16 @@ func (u *unconfirmedLog) String() string {
 		short(strings.Join(u.Topics, ", ")))
 }
 
-// whereStopped says where to look for a destination that walrelay has stopped. Its events wait in
-// the memory of the relay, and no table has them.
+// whereStopped is the hint for a destination that walrelay has stopped. Its events wait in the
+// memory of the relay, and no table has them.
 const whereStopped = "`outbox status` names each destination that a relay has stopped, and the error"
 
-// whyLate says what may hold up walrelay.
+// whyLate are possible causes of a late walrelay.
 const whyLate = "a destination of these events or of earlier ones may be stopped, paused or limited, or a " +
 	"transaction is open for long"
 
-// unconfirmed counts those of the newest events that walrelay has not confirmed. Nil: walrelay has
-// no slot for the table, so nothing is known.
+// unconfirmed counts the newest events that walrelay has not confirmed. Nil: walrelay has no slot
+// for the table, so nothing is known.
 func (db *database) unconfirmed(ctx context.Context, schema, prefix string) (*unconfirmedLog, error) {
 	if db.pgx == nil {
 		return nil, nil
@@ -240,16 +239,16 @@ WHERE %s GROUP BY e.topic`, logSample, nextTransaction, notConfirmed))
 	return u, err
 }
 
-// listedEvent is an event with what is known about it if a reader of the log publishes it.
+// listedEvent is an event with the state of its publication if a reader of the log publishes it.
 type listedEvent struct {
 	ops.Event
 	logState
 }
 
-// status is that of the event for people.
+// status is the event's status for people.
 func (e listedEvent) status() string { return e.logState.status(e.Status) }
 
-// listed adds to events what is known about those of a reader of the log.
+// listed adds to events the state of their publication if a reader of the log publishes them.
 func (a *app) listed(ctx context.Context, db *database, events []ops.Event) ([]listedEvent, error) {
 	states, err := db.logStates(ctx, a.schema, a.prefixOf(), events)
 	if err != nil {

@@ -24,7 +24,7 @@ LEFT JOIN pg_catalog.pg_publication_tables t
 WHERE p.pubname = $1 AND c.oid = $2::text::regclass`
 
 // publications compares the publications of walrelay's slots with what it needs. A publication has
-// the name of its slot, unless Config.Publication says otherwise, which no table tells.
+// the name of its slot, unless Config.Publication is set, which no table shows.
 func (x *examination) publications(ctx context.Context, slots []slot) error {
 	table := x.db.quote(x.schema, x.prefix+"event")
 	for _, s := range slots {
@@ -49,8 +49,8 @@ func (x *examination) publications(ctx context.Context, slots []slot) error {
 	return nil
 }
 
-// publicationLacks says what a publication lacks that walrelay needs. Empty: nothing, or there is
-// no publication of that name.
+// publicationLacks returns what a publication lacks for walrelay. Empty: nothing, or there is no
+// publication of that name.
 func (db *database) publicationLacks(ctx context.Context, name, table string) (string, error) {
 	var inserts, listed bool
 	var filter, columns string

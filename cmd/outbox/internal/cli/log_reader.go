@@ -14,18 +14,18 @@ import (
 // logSample is how many of the newest events byLog reads.
 const logSample = 1000
 
-// logEvents counts the newest events, and those of them that a reader of the log publishes.
+// logEvents counts the newest events, and how many of them a reader of the log publishes.
 type logEvents struct {
 	ByLog int `json:"by_log"`
 	Of    int `json:"of"`
-	// Unconfirmed are those that walrelay has not confirmed. Null: walrelay has no slot for the
+	// Unconfirmed counts events that walrelay has not confirmed. Null: walrelay has no slot for the
 	// table, and which of the events are published is not known.
 	Unconfirmed *unconfirmedLog `json:"unconfirmed,omitempty"`
 
-	newest time.Time // of those of a reader of the log
+	newest time.Time // of events of a reader of the log
 }
 
-// String says what is known about the events.
+// String describes the events.
 func (e logEvents) String() string {
 	known := "which of them are published, these tables do not know"
 	if e.Unconfirmed != nil {
@@ -79,7 +79,8 @@ func (db *database) mayWaitInLog(ctx context.Context, schema, prefix string) (bo
 	return now.Sub(e.newest) < lookBack, err
 }
 
-// log looks for a reader of the log. It says what the role may not see, which status leaves out.
+// log looks for a reader of the log. It reports parts that the role may not see, which status
+// leaves out.
 func (x *examination) log(ctx context.Context) (err error) {
 	there := false
 	if x.db.dialect == core.Postgres {
@@ -133,7 +134,7 @@ func (x *examination) readers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if events == nil { // only older events may wait, or those to come
+	if events == nil { // only older events may wait, or future ones
 		if someRead(slots) {
 			return x.publications(ctx, slots)
 		}

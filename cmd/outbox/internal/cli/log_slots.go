@@ -12,7 +12,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// slot is a logical replication slot of PostgreSQL, or one of walrelay that is missing.
+// slot is a logical replication slot of PostgreSQL, or a missing slot of walrelay.
 type slot struct {
 	name, status string // wal_status
 	invalid      string // why the server has invalidated it, from PostgreSQL 17 on
@@ -22,19 +22,19 @@ type slot struct {
 	kept         int64         // bytes of log that the server keeps because of it
 	safe         sql.NullInt64 // bytes until it may be lost; null: nothing bounds it
 	confirmed    int64         // its position in the log
-	mark         *bookmark     // nil if the slot is not one of walrelay
+	mark         *bookmark     // nil if the slot is not walrelay's
 	left         *leftover     // nil: the slot is there, or events wait for it
 }
 
 // leftover is the bookmark of a slot that is missing, and for which no event waits: somebody has
 // moved back to a relay that polls, or the slot was lost and no relay runs.
 type leftover struct {
-	events bool   // those that were read from the log are among the newest
+	events bool   // events that were read from the log are among the newest
 	polled bool   // the newest event is for a relay that polls
 	adopt  string // the statement that gives the former to the latter
 }
 
-// bookmark is what pgxoutbox/walrelay knows about a slot of its own.
+// bookmark is the row of pgxoutbox/walrelay about its slot.
 type bookmark struct {
 	slot, node string
 	repairing  bool
@@ -43,7 +43,7 @@ type bookmark struct {
 	// checkpointAt is the time before which walrelay has published all that had committed.
 	checkpointAt time.Time
 	// moved: walrelay has read the slot on another server, of which this database is a copy. Its
-	// transactions and positions say nothing here.
+	// transactions and positions mean nothing here.
 	moved bool
 }
 
@@ -138,7 +138,7 @@ func (s slot) judge(maxBehind int64) finding {
 	return f
 }
 
-// leftOver says of a slot that is missing that no event waits for it.
+// leftOver is the finding about a missing slot for which no event waits.
 func (s slot) leftOver() finding {
 	f := finding{Check: "log", Level: levelOK}
 	if !s.left.polled { // the relay may just be down
@@ -192,7 +192,7 @@ func (db *database) findLeft(ctx context.Context, schema, prefix string, slots [
 	return nil
 }
 
-// someRead reports whether one of the slots is one of walrelay and not missing.
+// someRead reports whether a slot belongs to walrelay and is not missing.
 func someRead(slots []slot) bool {
 	return slices.ContainsFunc(slots, func(s slot) bool { return s.mark != nil && !s.missing })
 }
@@ -237,8 +237,7 @@ FROM pg_catalog.pg_replication_slots s, (SELECT CASE WHEN pg_is_in_recovery() TH
  ELSE pg_current_wal_lsn() END AS lsn) now
 WHERE slot_type = 'logical' AND database = current_database() ORDER BY slot_name`
 
-// slots returns the logical slots of a database on PostgreSQL, and those of walrelay that are
-// missing.
+// slots returns the logical slots of a database on PostgreSQL, and missing slots of walrelay.
 func (db *database) slots(ctx context.Context, schema, prefix string) (all []slot, err error) {
 	err = db.each(ctx, logicalSlots, nil, func(rows *sql.Rows) error {
 		all = append(all, slot{})
@@ -294,8 +293,8 @@ func (db *database) bookmarks(ctx context.Context, schema, prefix string) (all [
 	return all, err
 }
 
-// system returns the identity of the server, as it tells it to a reader of its log. Empty: the role
-// may not ask.
+// system returns the identity of the server, as a reader of its log gets it. Empty: the role may
+// not ask.
 func (db *database) system(ctx context.Context) (id string, err error) {
 	const function = "pg_catalog.pg_control_system()"
 	var may bool
@@ -308,8 +307,8 @@ func (db *database) system(ctx context.Context) (id string, err error) {
 	return strconv.FormatUint(uint64(n), 10), err
 }
 
-// readers returns the slots by which events leave: those of walrelay, or else all logical ones if
-// the newest events are for a reader of the log, which e counts. On other databases there are none.
+// readers returns the slots by which events leave: walrelay's, or else all logical ones if the
+// newest events are for a reader of the log, which e counts. On other databases there are none.
 func (db *database) readers(ctx context.Context, schema, prefix string, e *logEvents) ([]slot, error) {
 	if db.pgx == nil {
 		return nil, nil

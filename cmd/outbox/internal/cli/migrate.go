@@ -49,7 +49,7 @@ type migrationChange struct {
 type states struct {
 	all      []migrationState
 	recorded bool   // there is a table of versions
-	newer    string // the tables are of a newer version than this program knows, in words; empty: they are not
+	newer    string // in words, if the tables have a newer version than this program; else empty
 }
 
 func (db *database) states(ctx context.Context, k kind, p place) (s states, err error) {
@@ -82,11 +82,10 @@ func (a *app) migrateUp() *cobra.Command {
 	var names []string
 	var dryRun bool
 	c := &cobra.Command{
-		Use:   "up",
-		Short: "Create the tables, or bring them up to date",
-		Long: `up applies the migrations that the table of versions does not name yet. Any number of processes
-may do that at once. The changelog says what each version changes.`,
-		Example: "  outbox migrate up\n  outbox migrate up --tables outbox,inbox\n  outbox migrate up --dry-run",
+		Use:     "up",
+		Short:   "Create the tables, or bring them up to date",
+		Long:    `up applies the migrations that are missing. Any number of processes may run it at once.`,
+		Example: "  outbox migrate up --tables outbox,inbox",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			chosen, err := a.kindsOf(names)
@@ -99,7 +98,7 @@ may do that at once. The changelog says what each version changes.`,
 		},
 	}
 	tablesFlag(c, &names)
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL instead of executing it")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL, and change nothing")
 	return c
 }
 
@@ -174,11 +173,9 @@ func (a *app) migrateDown() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "down --to VERSION",
 		Short: "Undo migrations down to a version; version 0 drops the tables",
-		Long: `down undoes the migrations after the version of --to, the newest first. It is for tables that
-"migrate up", Migrate or AutoCreate made. Stop every process that uses the tables first.
-
-down is refused (exit code 5) while there are undelivered events, unless --yes is given: version 0
-drops the tables with everything in them. Without a terminal it always needs --yes.`,
+		Long: `down undoes the migrations after version --to, which migrate up, Migrate or AutoCreate applied. Stop
+every process that uses the tables first. Version 0 drops the tables. While undelivered events are
+there, down needs --yes.`,
 		Example: "  outbox migrate down --to 1",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -199,8 +196,8 @@ drops the tables with everything in them. Without a terminal it always needs --y
 	}
 	tablesFlag(c, &names)
 	c.Flags().IntVar(&to, "to", -1, "the version that stays; 0: none, the tables are dropped")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL instead of executing it")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask, and do it even if there are undelivered events")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL, and change nothing")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask, and ignore undelivered events")
 	return c
 }
 
@@ -256,7 +253,7 @@ func (a *app) down(ctx context.Context, db *database, k kind, to int, dryRun, ye
 	})
 }
 
-// mayUndo says what a down costs, and asks.
+// mayUndo describes the consequences of a down, and asks.
 func (a *app) mayUndo(ctx context.Context, db *database, k kind, p place, undo []migrationState, yes bool) error {
 	what := fmt.Sprintf("%d migrations of the %s tables in %s are undone", len(undo), k.name, db.name)
 	if undo[len(undo)-1].Version == 1 {
@@ -301,9 +298,8 @@ func (a *app) migrateStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "List the migrations, and whether they are applied",
-		Long: `status lists the migrations and compares the tables with what this version needs. The list comes
-from the table of versions, which other migration tools do not write. The comparison does not need
-it. status succeeds whatever it finds; "migrate validate" does not.`,
+		Long: `status lists the migrations that migrate up, Migrate or AutoCreate applied, and compares the tables
+with the needs of this version. Its exit code is 0 whatever it finds: see migrate validate.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := a.tableStates(c, names)

@@ -72,19 +72,10 @@ func (a *app) migrateGet() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get",
 		Short: "Print the migrations as SQL, for this or another migration tool",
-		Long: `get prints the migrations as SQL. It needs no database if --dialect names its kind.
-
-Formats: raw is the SQL alone. The others are files of that tool, printed one after the other, or
-written into the folder of --dir. get never replaces a file that is different. The numbers of the
-files begin with --first: choose it so that they follow your own migrations. When a new version of
-ormoutbox has a new migration, --above leaves out those that you have.
-
-golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas wants
-"atlas migrate hash" afterwards.`,
-		Example: `  outbox migrate get --dialect postgres
-  outbox migrate get --format goose --dialect mysql --first 20261123120000 --dir migrations
-  outbox migrate get --format golang-migrate --dialect postgres --above 1`,
-		Args: cobra.NoArgs,
+		Long: `get prints the migrations, or writes the files of another tool. With --dialect it needs no database. It
+never replaces a different file. With Atlas, run "atlas migrate hash" afterwards.`,
+		Example: "  outbox migrate get --format goose --dialect mysql --first 20261123120000 --dir migrations",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			chosen, err := a.kindsOf(names)
 			if err != nil {
@@ -150,17 +141,17 @@ golang-migrate on MariaDB and MySQL needs multiStatements=true in its DSN. Atlas
 	tablesFlag(c, &names)
 	f := c.Flags()
 	f.StringVar(&format, "format", "raw", strings.Join(formatNames, ", "))
-	f.StringVar(&dialect, "dialect", "", "postgres, mysql, mariadb or sqlite (default: that of the database's address)")
-	f.StringVar(&dir, "dir", "", "write the files into this folder, and print their names")
-	f.BoolVar(&down, "down", false, "with --format raw: the SQL that undoes the migrations, the newest first")
-	f.IntVar(&above, "above", 0, "only the migrations above this version of the tables")
+	f.StringVar(&dialect, "dialect", "", "postgres, mysql, mariadb or sqlite (default: of --database-url)")
+	f.StringVar(&dir, "dir", "", "write files into this folder")
+	f.BoolVar(&down, "down", false, "with --format raw: the SQL that undoes them")
+	f.IntVar(&above, "above", 0, "only migrations after this version")
 	f.Uint64Var(&first, "first", 1, "number of the first file")
 	complete(c, "format", formatNames...)
 	complete(c, "dialect", "postgres", "mysql", "mariadb", "sqlite")
 	return c
 }
 
-// dialectFor returns the dialect of that name, or else that of the database's address.
+// dialectFor returns the dialect of that name, or else by the database's address.
 func (a *app) dialectFor(name string) (core.Dialect, error) {
 	if name != "" {
 		d, ok := dialects[name]

@@ -18,7 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
-// session is an outbox in its database, with what operators ask of it. It does not relay.
+// session is an outbox in its database, with the API for operators. It does not relay.
 type session struct {
 	db  *database
 	ob  *core.Outbox
@@ -103,8 +103,8 @@ func (a *app) withOutboxOf(
 	})
 }
 
-// hintUnseen tells the person that no event in the table has a name that a command was given,
-// because it may be misspelled. A failure of the query does not fail the command.
+// hintUnseen warns that no event in the table has a name given to a command, because it may be
+// misspelled. A failure of the query does not fail the command.
 func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
 	for _, name := range []struct {
 		what, value, hint string
@@ -128,20 +128,20 @@ func (a *app) hintUnseen(ctx context.Context, api *ops.API, f ops.Filter) {
 	}
 }
 
-// filterFlags are those of ops.Filter.
+// filterFlags registers flags for ops.Filter.
 func filterFlags(c *cobra.Command, f *ops.Filter) {
-	c.Flags().StringVar(&f.Topic, "topic", "", "only events of this topic")
-	c.Flags().StringVar(&f.Type, "type", "", "only events of this type")
+	c.Flags().StringVar(&f.Topic, "topic", "", "only of this topic")
+	c.Flags().StringVar(&f.Type, "type", "", "only of this type")
 	c.Flags().StringVar(&f.TenantID, "tenant", "", "only of this tenant")
-	c.Flags().StringVar(&f.AggregateType, "aggregate-type", "", "only events of aggregates of this type")
-	c.Flags().StringVar(&f.AggregateID, "aggregate-id", "", "only events of the aggregate with this id")
-	c.Flags().StringVar(&f.Key, "key", "", "only events of this key; needs --topic")
-	c.Flags().StringVar(&f.Fingerprint, "group", "", "only events of this failure group, see outbox groups")
-	c.Flags().StringVar(&f.ErrorCode, "error-code", "", "only events whose last failure has this code")
+	c.Flags().StringVar(&f.AggregateType, "aggregate-type", "", "only of this type of aggregate")
+	c.Flags().StringVar(&f.AggregateID, "aggregate-id", "", "only of the aggregate with this id")
+	c.Flags().StringVar(&f.Key, "key", "", "only of this key; needs --topic")
+	c.Flags().StringVar(&f.Fingerprint, "group", "", "only of this group of outbox groups")
+	c.Flags().StringVar(&f.ErrorCode, "error-code", "", "only with this code of the last failure")
 	c.Flags().StringVar(&f.Cause, "cause", "",
-		"only what the event with this id caused, or the effect with this id, or the command with this key")
-	c.Flags().Var((*moments)(&f.CreatedFrom), "since", "only events created since: a time, or how long ago, as 2h")
-	c.Flags().Var((*moments)(&f.CreatedBefore), "until", "only events created before: a time, or how long ago, as 1h")
+		"only what this event, effect or command caused")
+	c.Flags().Var((*moments)(&f.CreatedFrom), "since", "only events created since: a time, or an age such as 2h")
+	c.Flags().Var((*moments)(&f.CreatedBefore), "until", "only events created before: a time, or an age such as 1h")
 }
 
 // moments is a flag whose value is a time, or how long ago that was.
@@ -175,7 +175,7 @@ func (m *moments) Type() string { return "time" }
 // eventPage is what `outbox list` prints: an ops.Page.
 type eventPage struct {
 	Events []listedEvent `json:"events"`
-	// Chain is that of --cause.
+	// Chain is the chain for --cause.
 	Chain *ops.Chain `json:"chain,omitempty"`
 	paging
 }
@@ -186,19 +186,13 @@ func (a *app) listCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List events, without their payloads",
-		Long: `list lists events in the order of an index. A filter that no index serves is compared row by row, and
-then a page may be short: the last line says how to go on.
+		Long: `list lists events in the order of an index. A page may be short: its last line says how to go on.
 
-The status "in the log" is that of an event which was left to a reader of the log of the database, and
-is not known to be published: walrelay has not confirmed it yet (it writes down every ten seconds how
-far it is), or another program, such as Debezium, reads the log. --json has the status of the row, which is
-done, and "log": unconfirmed, unknown or published. --status done selects them all.
-
---cause lists what an event caused, directly. Then it walks up and down from there, as far as this
-table has rows, and says where it ends.`,
-		Example: "  outbox list --status new,retry --topic orders\n  outbox list --topic orders --key order/7\n" +
-			"  outbox list --newest --since 10m\n  outbox list --cause 0192f1c2-...",
-		Args: cobra.NoArgs,
+An event with status "in the log" is left to a reader of the log (walrelay, Debezium) and not known to
+be published; in --json it is done, and "log" is unconfirmed, unknown or published. --cause lists what
+an event caused, and walks up and down from there.`,
+		Example: "  outbox list --status pending --topic orders --key order/7",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(statuses) == 0 && c.Flag("status").Changed {
 				return usage("--status: it is empty")
@@ -246,8 +240,8 @@ table has rows, and says where it ends.`,
 	f.StringSliceVar(&statuses, "status", nil,
 		"pending (new and retry), new, retry, dead, done, discarded (default: all)")
 	f.BoolVar(&q.Newest, "newest", false, "the newest first")
-	limitFlag(c, &q.Limit, ops.DefaultLimit, 1000, "events on a page")
-	f.StringVar(&q.After, "after", "", "the next page: what the last line of the page before says")
+	limitFlag(c, &q.Limit, ops.DefaultLimit, 1000)
+	f.StringVar(&q.After, "after", "", "the next page")
 	complete(c, "status", "pending", "new", "retry", "dead", "done", "discarded")
 	return c
 }
@@ -267,7 +261,7 @@ func (a *app) printEvents(events []listedEvent) {
 		})
 }
 
-// printChain prints what an event was caused by and what it has caused. Nil: it has no chain.
+// printChain prints the causes and the consequences of an event. Nil: it has no chain.
 func (a *app) printChain(c *ops.Chain) {
 	if c == nil {
 		return
@@ -290,10 +284,8 @@ func (a *app) showCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Print all about an event: state, failed attempts, neighbours of its key, audit",
-		Long: `show prints an event by its row id or its event id. An event with several destinations has one row for
-each. Of the publishes that its destination refused it has the last ten, also of an event that got
-through later. Those of an outage cost no attempt and are not among them. The payload and the headers
-are left out, because they may be confidential: --payload has them.`,
+		Long: `show prints an event by its row id or event id: one row for each destination, with the last ten
+failed attempts. Refusals during an outage cost no attempt and are not among them.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withOutbox(c, func(ctx context.Context, s *session) error {
@@ -310,7 +302,7 @@ are left out, because they may be confidential: --payload has them.`,
 				for i, d := range found {
 					if !payload {
 						d.Content.Payload, d.Content.Headers = nil, nil
-						for i := range d.Audit { // what an edit changed is confidential too
+						for i := range d.Audit { // the difference of an edit is confidential too
 							d.Audit[i].Detail = ""
 						}
 					}
@@ -328,7 +320,8 @@ are left out, because they may be confidential: --payload has them.`,
 	return c
 }
 
-// details is all about an event, with what is known about it if a reader of the log publishes it.
+// details is all about an event, with the state of its publication if a reader of the log publishes
+// it.
 type details struct {
 	ops.Details
 	logState
@@ -403,7 +396,7 @@ func (a *app) printDetails(d details, payload bool) {
 	a.sayf("\n")
 }
 
-// pathWords say how a relay got an event.
+// pathWords describe how a relay got an event.
 var pathWords = map[core.Path]string{
 	core.PathHot: "straight from its commit", core.PathCold: "by the poller", "": "by an unknown path",
 }
@@ -436,14 +429,9 @@ func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain ID",
 		Short: "Say why an event is where it is, and what changes that",
-		Long: `explain says in one sentence why an event is where it is, and names the command that changes it. The
-id is that of a row or of an event. Of an event that is read from the log of PostgreSQL it says whether
-walrelay has published it, as far as it has written that down (every ten seconds), and whether somebody
-reads the slot. It does not advise to replay such an event: while the reader of the log is not past it,
-a replay is a second copy. Of an event that a handler published, or that has caused others, it walks up
-and down as far as this table has rows, and says where it ends. If the database has an inbox, whose
-tables have no prefix, it says what each consumer did with the event. Exit code 1 says that no row has
-that id.`,
+		Long: `explain says in one sentence why an event is where it is, and names the command that changes it. It
+also says what each consumer did with the event, if an inbox is in the database, and what it caused.
+ID is a row id or an event id. Exit code 1: no row has that id.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withOutbox(c, func(ctx context.Context, s *session) error {
@@ -474,7 +462,7 @@ that id.`,
 	}
 }
 
-// printOutcomes says what each consumer did with an event.
+// printOutcomes prints what each consumer did with an event.
 func (a *app) printOutcomes(x ops.Explanation) {
 	for _, o := range x.Consumers {
 		a.sayf("%s\n", o.Said)

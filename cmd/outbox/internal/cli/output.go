@@ -22,7 +22,8 @@ func (a *app) print(v any, people func()) error {
 	return e.Encode(v)
 }
 
-// listing is what a command prints that lists all there is: the rows, under the name of the things.
+// listing is the output of a command that lists all there is: the rows, in a field named after
+// them.
 type listing map[string]any
 
 // paging ends what a command that lists prints with --json. The rows are in a field with the name
@@ -32,7 +33,7 @@ type paging struct {
 	Next string `json:"next,omitempty"` // the next page, for --after; empty: there is none, or no such flag
 }
 
-// pageAfter is the paging behind rows, of which a page has at most limit. id is that of a row.
+// pageAfter is the paging behind rows, of which a page has at most limit. id returns a row's id.
 func pageAfter[R any](rows []R, limit int, id func(R) string) (p paging) {
 	if p.More = len(rows) >= limit; p.More {
 		p.Next = id(rows[len(rows)-1])
@@ -40,7 +41,7 @@ func pageAfter[R any](rows []R, limit int, id func(R) string) (p paging) {
 	return p
 }
 
-// notePaging says how a person gets the rest.
+// notePaging prints how to get the rest.
 func (a *app) notePaging(p paging) {
 	switch {
 	case p.Next != "":

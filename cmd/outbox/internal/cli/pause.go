@@ -23,7 +23,7 @@ type pauseList struct {
 
 func pauseRowOf(p core.Pause) pauseRow { return pauseRow(p) }
 
-// name is how people name what is paused.
+// name is the target of a pause in words.
 func (p pauseRow) name() string {
 	switch {
 	case p.All:
@@ -34,7 +34,7 @@ func (p pauseRow) name() string {
 	return "destination " + p.Topic
 }
 
-// text says who has paused it, since when, until when and why.
+// text describes a pause: by whom, since when, until when and why.
 func (p pauseRow) text() string {
 	return fmt.Sprintf("%s is paused by %s since %s until %s: %s", p.name(), short(p.Actor), moment(p.Since), p.end(),
 		short(p.Reason))
@@ -79,7 +79,7 @@ type target struct {
 
 func (t *target) flags(c *cobra.Command) {
 	t.who.flags(c)
-	t.dryRunFlag(c, "")
+	t.dryRunFlag(c)
 	c.Flags().BoolVar(&t.all, "all", false, "every destination")
 	c.Flags().StringVar(&t.tenant, "tenant", "", "the events of one tenant")
 }
@@ -111,7 +111,7 @@ type reach struct {
 	Waiting ops.Count `json:"waiting"` // open events
 }
 
-// reachOf counts the open events that a filter selects, and tells the person before the change.
+// reachOf counts the open events that a filter selects, and prints the number before the change.
 func (a *app) reachOf(ctx context.Context, api *ops.API, what string, f ops.Filter, dryRun bool) (r reach, err error) {
 	f.Statuses = []ops.Status{ops.StatusNew, ops.StatusRetry}
 	r.DryRun = dryRun
@@ -122,7 +122,7 @@ func (a *app) reachOf(ctx context.Context, api *ops.API, what string, f ops.Filt
 	return r, nil
 }
 
-// confirmReach tells the person which events an action concerns, and asks.
+// confirmReach prints the events that an action concerns, and asks.
 func (a *app) confirmReach(ctx context.Context, db *database, api *ops.API, w who, action string, f ops.Filter,
 ) (reach, error) {
 	r, err := a.reachOf(ctx, api, action, f, w.dryRun)
@@ -133,7 +133,7 @@ func (a *app) confirmReach(ctx context.Context, db *database, api *ops.API, w wh
 	return r, a.confirm(ctx, w, a.tables(db, "outbox"), action+r.words())
 }
 
-// waits says how many events wait.
+// waits describes how many events wait.
 func (r reach) waits() string {
 	if r.Waiting.N == 1 {
 		return r.Waiting.String() + " event waits"
@@ -141,10 +141,10 @@ func (r reach) waits() string {
 	return r.Waiting.String() + " events wait"
 }
 
-// words are those of a question.
+// words are the words for a question.
 func (r reach) words() string { return " (" + r.waits() + ")" }
 
-// noteByLog says that the events of a reader of the log are not among those that wait, if some of
+// noteByLog notes that the events of a reader of the log are not among the waiting ones, if some of
 // them may wait. A failure of the question is no failure of the command.
 func (a *app) noteByLog(ctx context.Context, db *database) {
 	if waits, err := db.mayWaitInLog(ctx, a.schema, a.prefixOf()); err == nil && waits {
@@ -166,21 +166,11 @@ func (a *app) pauseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause (TOPIC | --tenant ID | --all) --reason TEXT",
 		Short: "Stop publishing to a destination, of a tenant or everything, on every relay",
-		Long: `pause stops the events of a topic, of a tenant, or all events, on every relay, until a time or until
-"outbox resume". It is stored, so it holds over restarts. Services go on publishing: the events wait
-in the table, keep their order and spend no attempts. The relays follow within 3 s. They finish what
-they have begun to send. Another pause of the same topic or tenant replaces the first.
-
---until takes a time such as 2026-11-23T18:00:00Z. --for counts from now, by the clock of this
-machine. Both are compared with the clock of the database.
-
-The command prints how many events wait. Then it asks.
-
-Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
---yes, or it is refused (exit code 5).`,
+		Long: `pause stops the events of a topic, of a tenant, or all events, on every relay within 3 s, also over
+restarts. Services go on publishing: events wait in their order and spend no attempts. Another pause
+of the same topic or tenant replaces the first. The clock of the database decides when a pause ends.`,
 		Example: "  outbox pause orders --for 30m --reason 'broker upgrade'\n" +
-			"  outbox pause --tenant acme --reason 'wrong prices, INC-42'\n" +
-			"  outbox pause --all --reason 'restore of db1, INC-42' --yes",
+			"  outbox pause --tenant acme --reason 'wrong prices, INC-42'",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			row, err := t.row(args)
@@ -221,7 +211,7 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		},
 	}
 	t.flags(c)
-	c.Flags().Var((*span)(&lasts), "for", "how long, such as 30m; 0: until it is resumed")
+	c.Flags().Var((*span)(&lasts), "for", "how long, such as 48h")
 	c.Flags().StringVar(&until, "until", "", "until when, such as 2026-11-23T18:00:00Z")
 	return c
 }
@@ -263,15 +253,10 @@ func (a *app) resumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume (TOPIC | --tenant ID | --all) --reason TEXT",
 		Short: "End a pause",
-		Long: `resume ends the pause of a topic or a tenant, or with --all the pause of everything, which leaves the
-pauses of single topics and tenants. The relays go on within 3 s. "outbox pauses" lists what is
-paused. The command prints how many events wait. Then it asks.
-
-Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
---yes, or it is refused (exit code 5).`,
-		Example: "  outbox resume orders --reason 'broker upgraded'\n" +
-			"  outbox resume --tenant acme --reason 'INC-42 is over'",
-		Args: cobra.MaximumNArgs(1),
+		Long: `resume ends the pause of a topic or a tenant. --all ends the pause of everything, and leaves the
+pauses of single topics and tenants. outbox pauses lists them.`,
+		Example: "  outbox resume orders --reason 'broker upgraded'",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			row, err := t.row(args)
 			if err != nil {

@@ -21,11 +21,9 @@ func (a *app) planCommand(action ops.Action) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan [ROW-ID...] --reason TEXT",
 		Short: "Store which dead events to " + string(action) + ", and change nothing yet",
-		Long: fmt.Sprintf(`plan freezes the events with these row ids, or the dead events that the filter selects,
-up to 10,000, and stores them. It prints how many there are, how old they are, and where they go.
-Events that die later are not in the plan. outbox %s apply works it off.`, action),
-		Example: fmt.Sprintf("  outbox %s plan --topic orders --reason 'schema repaired, INC-42'\n"+
-			"  outbox %[1]s plan --group 3f2c1a... --dry-run", action),
+		Long: fmt.Sprintf(`plan stores up to 10,000 dead events, by row id or filter, and changes none of them. Events
+that die later are not in the plan. outbox %s apply works it off.`, action),
+		Example: fmt.Sprintf("  outbox %s plan --topic orders --reason 'schema repaired, INC-42'", action),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
 				return err
@@ -62,8 +60,8 @@ Events that die later are not in the plan. outbox %s apply works it off.`, actio
 	}
 	filterFlags(c, &f)
 	w.reasonFlags(c)
-	c.Flags().IntVar(&limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
-	w.dryRunFlag(c, "print what the plan would have, and store nothing")
+	c.Flags().IntVar(&limit, "limit", 0, "events of the plan (default: 10000, the most)")
+	w.dryRunFlag(c)
 	return c
 }
 
@@ -149,23 +147,19 @@ func radiusOf(p ops.StoredPlan) change {
 func (a *app) applyCommand(action ops.Action) *cobra.Command {
 	var o ops.RunOptions
 	var w who
-	long := `apply works a stored plan off, in the order of its keys. Ctrl-C pauses it, and apply goes on with it.
-If this process dies, apply can go on after half a minute. Exit code 4 says that the plan was
-stopped, paused or cancelled before it was done, or that events were left alone: those that have
-changed since the plan was made, and for a discard those that a relay publishes.`
+	long := `apply works off a stored plan, in the order of the keys. Ctrl-C pauses it, and apply goes on with it;
+after a crash, half a minute later. Exit code 4: the plan was stopped, paused or cancelled, or left
+events alone that have changed since or that a relay is publishing.`
 	if action == ops.ActionRedrive {
 		long += `
 
-It redrives one event first, then ten, and then 500 at a time, and waits each time until they are
-published or have failed again. If too many fail again, it stops: whatever made the events dead
-still does. Repair that, and apply again.`
+It redrives 1 event, then 10, then 500 at a time, and waits until each stage is published. If too many
+events fail again, it stops: remove the cause, and apply it again.`
 	}
 	if action == ops.ActionReplay {
 		long += `
 
-It replays one event first, then ten, and then 500 at a time, and waits each time until they are
-published or have failed. If too many fail, it stops. An event whose replay has failed is dead, and
-outbox redrive opens the replay again.`
+It works in stages, as outbox redrive apply. The new row of an event that fails is dead: redrive it.`
 	}
 	c := &cobra.Command{
 		Use:     "apply PLAN",
@@ -192,12 +186,12 @@ outbox redrive opens the replay again.`
 	}
 	w.yesFlag(c)
 	w.actorFlag(c)
-	w.dryRunFlag(c, "")
+	w.dryRunFlag(c)
 	c.Flags().Float64Var(&o.Rate, "rate", 0, "events a second at most; 0: no limit")
 	if action != ops.ActionDiscard {
 		c.Flags().Float64Var(&o.StopShare, "stop-share", 0.1,
-			"stop if more than this share of the events of a stage fails again; 0: if one fails")
-		c.Flags().DurationVar(&o.Wait, "wait", time.Minute, "how long to wait until events are published or fail again")
+			"stop if more than this share of a stage fails; 0: if one event fails")
+		c.Flags().DurationVar(&o.Wait, "wait", time.Minute, "how long a stage may take")
 	}
 	if action == ops.ActionRedrive {
 		c.Flags().BoolVar(&o.SkipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
@@ -214,7 +208,7 @@ func stopShare(c *cobra.Command, share float64) float64 {
 	return share
 }
 
-// planToApply reads a plan, and refuses one that cannot be applied.
+// planToApply reads a plan, and refuses it if it cannot be applied.
 func planToApply(ctx context.Context, api *ops.API, action ops.Action, id string) (ops.StoredPlan, error) {
 	p, err := api.StoredPlan(ctx, id)
 	switch {
@@ -292,17 +286,15 @@ func (a *app) plansCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "plans",
 		Short: "Stored plans: list, show, pause, cancel",
-		Long: `plans lists the newest plans that outbox redrive plan, discard plan and replay plan have stored. Its
-commands show one, or stop one that runs. Plans are deleted 90 days after their end.`,
+		Long: `plans lists the newest plans of redrive, discard and replay. A plan is deleted 90 days after its
+end.`,
 		Example: "  outbox plans --json",
 	}, list, a.plansShowCommand(),
 		a.plansEndCommand("pause", "paused", "Stop a plan until it is applied again",
-			`pause stops a plan until it is applied again. A process that works it off ends within a few seconds,
-and changes no more events.`,
+			`pause stops a plan within a few seconds, until it is applied again.`,
 			func(api *ops.API) endPlan { return api.PausePlan }),
 		a.plansEndCommand("cancel", "cancelled", "End a plan, so that it cannot be applied any more",
-			`cancel ends a plan: it cannot be applied any more. The events that it has changed stay changed. A
-process that works it off ends within a few seconds.`,
+			`cancel ends a plan for good. Events that it has changed stay changed.`,
 			func(api *ops.API) endPlan { return api.CancelPlan }))
 	c.RunE = list.RunE
 	return c
@@ -327,7 +319,7 @@ func (a *app) plansListCommand() *cobra.Command {
 			})
 		},
 	}
-	limitFlag(c, &limit, 20, 1000, "plans to list")
+	limitFlag(c, &limit, 20, 1000)
 	return c
 }
 
@@ -370,7 +362,7 @@ func (a *app) plansShowCommand() *cobra.Command {
 
 type endPlan func(ctx context.Context, id, actor, reason string) (ops.StoredPlan, error)
 
-// dryPlan is what a dry run prints: the plan as it is, or would be.
+// dryPlan is the output of a dry run: the plan as it is, or would be.
 type dryPlan struct {
 	ops.StoredPlan
 	DryRun bool `json:"dry_run"`
@@ -380,11 +372,7 @@ func (a *app) plansEndCommand(name, ended, about, long string, of func(api *ops.
 	var w who
 	c := &cobra.Command{
 		Use: name + " PLAN --reason TEXT", Short: about, Args: cobra.ExactArgs(1),
-		Long: long + `
-
-The command prints how many events the plan has, and how far it is. Then it asks. Actor and reason are
-stored in the audit table, in the same transaction. Without a terminal it needs --yes, or it is
-refused (exit code 5).`,
+		Long:    long,
 		Example: "  outbox plans " + name + " 5f3c9a1b2d4e --reason 'the broker is slow'",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
@@ -420,6 +408,6 @@ refused (exit code 5).`,
 		},
 	}
 	w.flags(c)
-	w.dryRunFlag(c, "")
+	w.dryRunFlag(c)
 	return c
 }

@@ -19,7 +19,7 @@ import (
 // present is a group of tables of ormoutbox that a database has.
 type present struct {
 	kind   kind
-	schema string // empty: that of the connection
+	schema string // empty: the connection's
 	prefix string
 }
 
@@ -43,9 +43,9 @@ func (k kind) prefixFlag() string {
 // maxPresent is how many groups of tables are named to a person.
 const maxPresent = 6
 
-// present returns the tables of ormoutbox that the database has, at most maxPresent: those in the
-// schema of the connection, and on PostgreSQL then those in other schemas. If the database cannot
-// be asked, there are none.
+// present returns the tables of ormoutbox that the database has, at most maxPresent: in the schema
+// of the connection, and on PostgreSQL then in other schemas. If the database cannot be asked,
+// there are none.
 func (db *database) present(ctx context.Context) (all []present) {
 	schema, name, column, from := "''", "name", "sql LIKE '%%%s%%'", "sqlite_master WHERE type = 'table'"
 	switch db.dialect {
@@ -81,7 +81,7 @@ func (db *database) present(ctx context.Context) (all []present) {
 	return all
 }
 
-// kindNamed is one of kinds.
+// kindNamed returns the kind with this name.
 func kindNamed(name string) kind {
 	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })]
 }
@@ -139,7 +139,7 @@ const adviceForCode = " (create or upgrade the tables with "
 type noTablesError struct {
 	err     error
 	kind    kind
-	table   string // that is missing; empty: the tables are not those of this version
+	table   string // the missing table; empty: the tables differ from this version's
 	where   string // flags that name the tables
 	db      string
 	present []present // what the database has

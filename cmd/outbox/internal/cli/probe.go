@@ -23,10 +23,9 @@ func (a *app) probeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "probe",
 		Short: "Ask the relay on this machine how it is, as a container's health check does",
-		Long: `probe asks /healthz of a relay that runs on this machine with --listen, or /readyz with --ready. It
-ends with exit code 0, or with 3 if the relay answers that it is not well, or does not answer within
-5 seconds. It needs no database, and no other program in the container.`,
-		Example: "  outbox probe --listen :8080\n  OUTBOX_LISTEN=:8080 outbox probe --ready",
+		Long: `probe asks /healthz of a relay that runs on this machine with --listen. It needs no database. Exit
+code 3: the relay is not well, or did not answer within 5 seconds.`,
+		Example: "  outbox probe --listen :8080",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			listen = cmp.Or(listen, a.Getenv("OUTBOX_LISTEN"))

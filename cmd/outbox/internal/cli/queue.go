@@ -15,8 +15,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
 )
 
-// queueAddress is the address of --from: that of a broker, and the name of a queue behind its last
-// slash.
+// queueAddress is the address of --from: a broker's, and the name of a queue behind its last slash.
 type queueAddress struct {
 	scheme string
 	broker string // the rest of the address, for openBroker
@@ -58,7 +57,7 @@ type openQueue struct {
 	close func()
 }
 
-// open opens the queue. With Kafka the group remembers what was released.
+// open opens the queue. With Kafka the group remembers the released messages.
 func (q queueAddress) open(ctx context.Context, group string, s brokerSettings) (open openQueue, err error) {
 	u, err := readAddress(q.broker)
 	if err != nil {

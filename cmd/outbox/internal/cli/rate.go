@@ -22,7 +22,7 @@ type rateList struct {
 
 func rateRowOf(r core.Rate) rateRow { return rateRow(r) }
 
-// limits says in words what the destination gets.
+// limits describes the limit of the destination.
 func (r rateRow) limits() string {
 	perSecond := strconv.FormatFloat(r.PerSecond, 'f', -1, 64) + " events a second"
 	inFlight := strconv.Itoa(r.InFlight) + " in flight"
@@ -51,17 +51,9 @@ func (a *app) rateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rate TOPIC (--per-second N | --in-flight N | --off) --reason TEXT",
 		Short: "Limit what a destination gets from all relays together",
-		Long: `rate limits how many events a second a destination gets, how many are on their way to it at the same
-time, or both. The limits replace earlier ones of the destination. They are stored, so they hold over
-restarts, until "outbox rate TOPIC --off". Services go on publishing: the events wait in the table,
-keep their order and spend no attempts.
-
-Each living relay that takes the topic gets an equal share of the limits. The relays follow within
-3 s. A relay that has less to do leaves a part of its share unused. The share of --in-flight is at
-least 1 for each relay. The command prints how many events wait. Then it asks.
-
-Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
---yes, or it is refused (exit code 5).`,
+		Long: `rate limits how many events a second a destination gets, or how many are on their way to it at once.
+It holds over restarts, until --off. Services go on publishing: events wait in their order and spend
+no attempts. Living relays share the limit equally.`,
 		Example: "  outbox rate webhooks --per-second 20 --in-flight 4 --reason 'the partner asks for it'\n" +
 			"  outbox rate webhooks --off --reason 'contract changed'",
 		Args: cobra.ExactArgs(1),
@@ -109,9 +101,9 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		},
 	}
 	w.flags(c)
-	w.dryRunFlag(c, "")
+	w.dryRunFlag(c)
 	c.Flags().Float64Var(&row.PerSecond, "per-second", 0, "events a second, 0.001 to 1000000; 0: any number")
-	c.Flags().IntVar(&row.InFlight, "in-flight", 0, "events on their way at once, at most 100000; 0: any number")
+	c.Flags().IntVar(&row.InFlight, "in-flight", 0, "events on their way at once; 0: any number")
 	c.Flags().BoolVar(&off, "off", false, "end the limits of the destination")
 	return c
 }

@@ -38,20 +38,20 @@ type relayFlags struct {
 
 func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.to, "to", "", "the broker")
-	flags.IntVar(&f.workers, "workers", 32, "events that are published at once, 1 to 10000")
+	flags.IntVar(&f.workers, "workers", 32, "events published at once, 1 to 10000")
 	flags.IntVar(&f.connections, "connections", 8, "connections to the database, 2 to 10000")
 	flags.DurationVar(&f.publishTimeout, "publish-timeout", 5*time.Second, "time limit of a publish")
 	flags.DurationVar(&f.pollInterval, "poll-interval", pollEvery, "pause between polls of the table")
 	flags.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 20*time.Second,
-		"how long the relay takes to stop; kill it no earlier")
+		"time to stop; kill it no earlier")
 	f.keep = 7 * 24 * time.Hour
-	flags.Var((*span)(&f.keep), "keep", "how long published events stay in the table")
+	flags.Var((*span)(&f.keep), "keep", "how long published events stay")
 	flags.Var((*span)(&f.keepDiscarded), "keep-discarded",
-		"how long discarded events stay in the table; 0: as --keep")
-	flags.BoolVar(&f.deleteOnSuccess, "delete-on-success", false, "delete events when they are published")
-	flags.BoolVar(&f.skipDead, "skip-dead", false, "a dead event does not hold up its key (DeadPolicy SkipDead)")
-	flags.BoolVar(&f.noWake, "no-wake", false, "only poll, and do not listen for commits of other processes")
-	flags.BoolVar(&f.noJan, "no-janitor", false, "leave the deletion of old events to other processes")
+		"how long discarded events stay; 0: as --keep")
+	flags.BoolVar(&f.deleteOnSuccess, "delete-on-success", false, "delete published events")
+	flags.BoolVar(&f.skipDead, "skip-dead", false, "a dead event does not block its key")
+	flags.BoolVar(&f.noWake, "no-wake", false, "poll, and do not listen for commits")
+	flags.BoolVar(&f.noJan, "no-janitor", false, "other processes delete old events")
 	f.logFlags.register(flags)
 }
 
@@ -86,54 +86,35 @@ func (a *app) relayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "relay (--to BROKER | --config FILE)",
 		Short: "Run the relay as a process of its own",
-		Long: `relay publishes committed events to a broker until SIGTERM or SIGINT. Then it publishes the events
-that it holds, gives the rest back, and ends with exit code 0. Any number of relays may run.
+		Long: `relay publishes committed events to a broker until SIGTERM or SIGINT: docs/relay.md. The
+topics effect.* need a relay in a service. Brokers:
 
-Brokers:
 ` + brokerHelp + `
 
-Every flag can be set in the environment too: --to is OUTBOX_TO, --poll-interval is
-OUTBOX_POLL_INTERVAL.
+Each flag is also a variable of the environment: --poll-interval is OUTBOX_POLL_INTERVAL.
 
-The relay polls the table. With --slot it reads the log of PostgreSQL instead (docs/walrelay.md): the
-events of services with RelayedByLog, and those that wait in the table. One process reads a slot; the
-others with the same slot stand by, are ready, and take over. The server needs wal_level = logical, the
-role the attribute REPLICATION, and the address is that of PostgreSQL itself: PgBouncer does not pass
-the log on. --create-slot makes the slot, its publication and the table outbox_log, for which the role
-has to own the table of events; without it the relay ends if one of them is missing. A slot with
-another name is a new one: its relay first publishes all events of the log that the table still has,
-also those that another slot has published.
+--slot reads the log of PostgreSQL in place of polling the table: docs/walrelay.md. One process reads a
+slot, and others with the same slot stand by. A slot with another name first publishes again what
+another slot has published.
 
---listen serves three paths:
+--listen serves /metrics and two probes with JSON (docs/operations.md):
 
   /healthz   503 if only a restart helps; else 200
   /readyz    503 if the database does not answer or lacks tables, or the relay is stopping; else 200
-  /metrics   the metrics of docs/metrics.md, for Prometheus
 
-The probes answer with a report as JSON, see docs/operations.md. It may name tables and topics.
-
---config relays several outboxes in one process. It is a file, or the JSON itself:
+--config relays several outboxes. It is a file, or the JSON itself:
 
   {"outboxes": [
     {"name": "shop",    "database_url": "${SHOP_URL}",    "to": "${RABBIT_URL}", "workers": 16},
     {"name": "billing", "database_url": "${BILLING_URL}", "to": "kafka://kafka1:9092", "keep": "24h"}
   ]}
 
-${NAME} is a variable of the environment, for secrets. An outbox has a name, database_url, to, and
-also schema, prefix, and the flags below, with _ in place of -. A flag on the command line is for
-the outboxes that do not set it. Metrics have the name in the label outbox. If one of the relays
-ends with an error, the process stops the others and ends.
-
-What is wrong with the settings is said at once, with exit code 2. --check reads them, connects to
-nothing, and ends: it prints the outboxes, and how many connections they open at most to each server
-of databases.
-
-The log goes to the standard error; with --json it is JSON. --timeout does not apply. Services that
-only insert need no broker. Tables of effects (topics effect.*) are not relayed here.`,
+${NAME} is a variable of the environment. An outbox has a name, database_url, to, schema, prefix, and
+the flags below with _ in place of -. Flags on the command line are its defaults. If one
+relay fails, the process ends. --check connects to nothing: it prints every mistake (exit code 2), or
+the outboxes and their connections to each server.`,
 		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
-  OUTBOX_TO=kafka://kafka1:9092,kafka2:9092 outbox relay --listen :8080
   outbox relay --to kafka://kafka1:9092 --slot outbox --create-slot --listen :8080
-  outbox relay --config /etc/outbox/relay.json
   outbox relay --config /etc/outbox/relay.json --check`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -145,9 +126,9 @@ only insert need no broker. Tables of effects (topics effect.*) are not relayed 
 	}
 	flags := c.Flags()
 	f.register(flags)
-	flags.StringVar(&p.config, "config", "", "file of several outboxes, or the JSON itself")
-	flags.StringVar(&p.listen, "listen", "", "address of /healthz, /readyz and /metrics, such as :8080 (default: none)")
-	flags.BoolVar(&p.check, "check", false, "check the settings, connect to nothing, and end")
+	flags.StringVar(&p.config, "config", "", "file of several outboxes, or JSON")
+	flags.StringVar(&p.listen, "listen", "", "address of probes and metrics, such as :8080")
+	flags.BoolVar(&p.check, "check", false, "check the settings, and end")
 	flags.StringVar(&p.logLevel, "log-level", "info", "debug, info, warn or error")
 	complete(c, "repair-slot", "lost", "always", "never")
 	complete(c, "log-level", "debug", "info", "warn", "error")
@@ -224,7 +205,7 @@ func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) (err erro
 	return runAll(ctx, all, logger)
 }
 
-// runAll runs all relays until ctx ends, or one of them ends with an error.
+// runAll runs all relays until ctx ends, or a relay ends with an error.
 func runAll(ctx context.Context, all []*relayed, logger *slog.Logger) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -260,7 +241,7 @@ func longest(all []*relayed) (d time.Duration) {
 	return d
 }
 
-// probes serves what is asked of the process. It is not ready when ctx has ended.
+// probes serves requests about the process. It is not ready when ctx has ended.
 func probes(ctx context.Context, registry *prometheus.Registry, boxes []*core.Outbox) http.Handler {
 	mux := http.NewServeMux()
 	ready := health.Ready(boxes...)

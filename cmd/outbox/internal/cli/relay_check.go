@@ -29,8 +29,8 @@ type checkedServer struct {
 	Connections int    `json:"connections"` // of the relays of all its databases, at most
 }
 
-// mostConnections is how many connections the outbox has at most: those of its pool, and on
-// PostgreSQL one that listens or reads the log.
+// mostConnections is the largest number of connections of the outbox: its pool's, and on PostgreSQL
+// one that listens or reads the log.
 func (o *relayed) mostConnections() int {
 	if o.db.pgx != nil && (o.slot != "" || !o.noWake) {
 		return o.connections + 1
@@ -38,7 +38,7 @@ func (o *relayed) mostConnections() int {
 	return o.connections
 }
 
-// printChecked prints what was read and found right.
+// printChecked prints the configuration that was found right.
 func (a *app) printChecked(all []*relayed) error {
 	var checked checkedRelays
 	servers := map[string]int{}

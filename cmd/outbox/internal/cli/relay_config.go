@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// pair is a name of a configuration with what it is set to.
+// pair is a setting of a configuration, with its value.
 type pair struct {
 	name string
 	text json.RawMessage
@@ -22,8 +22,8 @@ func (s pair) value() (v any) {
 	return v
 }
 
-// object is an object of JSON with its settings as they are written. A map would keep the last of
-// two that have one name, and say nothing.
+// object is an object of JSON with its settings as they are written. A map would silently keep the
+// last of two with the same name.
 type object []pair
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -91,7 +91,7 @@ func outboxesOf(text []byte) (list []object, wrong []error) {
 	return list, wrong
 }
 
-// placeOf names the place of a byte, which is the last one that was read.
+// placeOf names the place of the last byte that was read.
 func placeOf(text []byte, offset int64) string {
 	before := text[:min(max(offset-1, 0), int64(len(text)))]
 	line := bytes.Count(before, []byte("\n"))

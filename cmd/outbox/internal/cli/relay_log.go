@@ -33,9 +33,9 @@ type logFlags struct {
 }
 
 func (f *logFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.slot, "slot", "", "read the log of PostgreSQL by this replication slot, and do not poll")
-	flags.BoolVar(&f.create, "create-slot", false, "make what is missing of the slot, its publication and its table")
-	flags.BoolVar(&f.failover, "failover-slot", false, "new slots follow to the standbys of PostgreSQL 17 or newer")
+	flags.StringVar(&f.slot, "slot", "", "read the log of PostgreSQL by this slot, and do not poll")
+	flags.BoolVar(&f.create, "create-slot", false, "make the slot, its publication and its table")
+	flags.BoolVar(&f.failover, "failover-slot", false, "new slots follow to standbys (PostgreSQL 17)")
 	flags.StringVar(&f.repair, "repair-slot", "lost", "repair a slot that is lost, also one that was moved (always), "+
 		"or none (never)")
 }
@@ -62,7 +62,8 @@ func (f *relayFlags) checkLog(refuse func(is bool, format string, args ...any)) 
 		f.connections, leastOfLog)
 }
 
-// openLog makes the relay that reads the log. cfg is that of its outbox, without the table.
+// openLog makes the relay that reads the log. cfg is the configuration of its outbox, without the
+// table.
 func (o *relayed) openLog(ctx context.Context, cfg core.Config) (err error) {
 	if o.db.dialect != core.Postgres {
 		return usage("--slot %s: only the log of PostgreSQL is read, and this is %s: leave --slot out", o.slot,

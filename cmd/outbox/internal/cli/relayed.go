@@ -40,8 +40,7 @@ type relayed struct {
 	pool *pgxpool.Pool   // pool of log
 }
 
-// relayed returns the outboxes of the configuration, or that of the flags, and what is wrong with
-// them.
+// relayed returns the outboxes of the configuration, or of the flags, and their problems.
 func (a *app) relayed(p relayProcess, f relayFlags) (all []*relayed, wrong []error) {
 	switch {
 	case p.config == "" && f.to == "":
@@ -209,7 +208,7 @@ func allOf(wrong []error) error {
 	return err
 }
 
-// wrap says which outbox an error is of.
+// wrap adds the name of the outbox to an error.
 func (o *relayed) wrap(err error) error {
 	if err == nil || o.name == "" {
 		return err
@@ -217,7 +216,7 @@ func (o *relayed) wrap(err error) error {
 	return &exitError{code: codeOf(err), err: fmt.Errorf("outbox %s: %w", o.name, err)}
 }
 
-// open opens the database, the broker and the outbox, and returns what is wrong. Nothing has to
+// open opens the database, the broker and the outbox, and returns all problems. Nothing has to
 // answer yet. The file of SQLite may be absent if the settings are only checked.
 func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent bool) (wrong []error) {
 	add := func(err error) {
@@ -229,7 +228,7 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	if o.name != "" {
 		o.logger = logger.With("outbox", o.name)
 	}
-	if len(o.check()) > 0 { // what else is wrong is found with settings that are right
+	if len(o.check()) > 0 { // further problems are found with settings that are right
 		to, slot := o.to, o.slot
 		o.register(pflag.NewFlagSet("", pflag.ContinueOnError)) // sets the defaults
 		if o.to = to; slotName.MatchString(slot) {
@@ -341,7 +340,7 @@ func (o *relayed) close(ctx context.Context) (err error) {
 	if o.dest != nil {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.publishTimeout)
 		defer cancel()
-		if err := o.dest.Close(closing); err != nil { // the relay has given back what was not published
+		if err := o.dest.Close(closing); err != nil { // the relay has given back unpublished events
 			o.logger.Warn("the broker did not close its connection in order", "broker", o.dest.name, "error", err)
 		}
 	}

@@ -52,39 +52,26 @@ func (a *app) inboxReleaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release --consumer NAME --from QUEUE --reason TEXT",
 		Short: "Deliver the messages of a poison queue again",
-		Long: `release delivers the messages that a consumer has given up again: from its poison queue to the topics
-from which they were consumed. Repair the consumer first, and let it run. The command counts what it
-would release, by cause, and asks. Then it redrives the event of each message in the tables of the
-inbox, sends the message, and takes it out of the queue when the broker has it.
+		Long: `release delivers the messages of a consumer's poison queue again, to the topics from which they came.
+Repair the consumer first, and let it run. release counts the messages by cause, and asks.
 
-It sends one message first and waits until that is processed, then four, sixteen, up to 256. If a message
-is given up again, or is not processed within --wait, it stops (exit code 4), and the others are still in
-the queue. Call it again when the cause is removed. If it is killed, nothing is lost: a message that is in
-its topic and in the queue is processed once. --dry-run changes nothing.
+It waits until the first message is processed, then sends 4, 16, up to 256 at a time. If a message is
+given up again, or is not processed within --wait, release stops (exit code 4), and the rest stays in
+the queue: repeat it later. A message is processed once, even after a kill.
 
-QUEUE is the address of the broker, with the name of the queue at the end of its path:
+--from is an address as in outbox relay --to, with the name of the queue at its end:
 
   amqp://user:password@host:5672/billing_poison?topology=queue
   kafka://host:9092/billing_poison
   nats://host:4222/billing.poison
   redis://host:6379/0/billing_poison
 
-The rest of the address is that of outbox relay --to, with the same parameters: messages are sent back to
-the same broker, unless --to names another one. With Kafka the group --group remembers what was released,
-and no consumer may read with it. In NATS and Redis a released message is deleted from the stream. A
-message that is not selected keeps its place in the queue, and later messages of its key stay behind it.
-
---edit sends one event (--event) with another payload, after it has printed the difference. Each released
-message has a row in the audit table, if an outbox is in the same database: outbox audit --action release.
-Without it the inbox keeps who and why until the message is processed, and --edit is refused.
-
-Retention of the inbox has to cover the time that messages lie in the queue. If consumers have a Cache in
-front of the table, release in the service (Inbox.Release).`,
-		Example: `  outbox inbox release --consumer billing --from amqp://rabbit/billing_poison?topology=queue --dry-run
+--edit sends one event with another payload, and needs an outbox in the same database, for the audit.
+The Retention of the inbox has to cover the time in the queue. If the consumers have a Cache, call
+Inbox.Release in the service.`,
+		Example: `  outbox inbox release --consumer billing --from kafka://kafka1:9092/billing_poison --dry-run
   outbox inbox release --consumer billing --from kafka://kafka1:9092/billing_poison --limit 1 \
-    --reason 'price list corrected'
-  outbox inbox release --consumer billing --from nats://nats/billing.poison --edit fixed.json \
-    --event 01998b8c-2f6e-7a11-9d3b-8d1c0e3b5a10 --reason 'total was a text, INC-42'`,
+    --reason 'price list corrected'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := r.read(a); err != nil {
@@ -99,15 +86,15 @@ front of the table, release in the service (Inbox.Release).`,
 	f.StringVar(&r.consumer, "consumer", "", "whose poison queue it is")
 	f.StringVar(&r.from, "from", "", "the poison queue")
 	f.StringVar(&r.to, "to", "", "the broker of the topics (default: that of --from)")
-	f.StringVar(&r.group, "group", "", "with Kafka, the consumer group that remembers what was released "+
+	f.StringVar(&r.group, "group", "", "Kafka: a group of its own, which remembers what was released "+
 		"(default: CONSUMER.release)")
-	f.StringVar(&r.handler, "handler", "", "only messages of this handler")
-	f.StringArrayVar(&r.events, "event", nil, "only this event; may be given several times")
+	f.StringVar(&r.handler, "handler", "", "of this handler")
+	f.StringArrayVar(&r.events, "event", nil, "only this event; repeatable")
 	f.IntVar(&r.limit, "limit", 0, "messages to release at most (default: all)")
-	f.DurationVar(&r.wait, "wait", time.Minute, "how long a released message may take until it is processed")
-	f.StringVar(&r.edit, "edit", "", "file with another payload for the event of --event; -: the standard input")
+	f.DurationVar(&r.wait, "wait", time.Minute, "how long a message may take until it is processed")
+	f.StringVar(&r.edit, "edit", "", "file with another payload for --event; -: standard input")
 	r.flags(c)
-	r.dryRunFlag(c, "count what would be released, by cause, and change nothing")
+	r.dryRunFlag(c)
 	return c
 }
 
@@ -163,7 +150,7 @@ func (r *releaseCommand) selects(p inbox.Parked) bool {
 	return true
 }
 
-// absent returns those of --event that are not in the queue.
+// absent returns the ids of --event that are not in the queue.
 func (r *releaseCommand) absent() (ids []string) {
 	for _, id := range r.events {
 		if !r.seen[id] {
@@ -238,7 +225,7 @@ func (a *app) release(ctx context.Context, db *database, store *sqlinbox.Store, 
 		if err := a.releasePlanned(r, plan); err != nil || r.dryRun || plan.Sent+plan.Done == 0 {
 			return err
 		}
-		if r.limit == 0 { // messages that are parked meanwhile are not among those that the person saw
+		if r.limit == 0 { // messages that are parked meanwhile are not among the messages that the person saw
 			r.limit = plan.Sent
 		}
 		return a.releaseConfirmed(ctx, db, api, r, plan.Sent, run)
@@ -246,7 +233,8 @@ func (a *app) release(ctx context.Context, db *database, store *sqlinbox.Store, 
 	return a.releaseConfirmed(ctx, db, api, r, 0, run)
 }
 
-// releasePlanned prints what would be released. Its error says that it is not what was asked for.
+// releasePlanned prints what would be released. It returns an error if the plan does not match the
+// request.
 func (a *app) releasePlanned(r *releaseCommand, plan inbox.Released) error {
 	out := releaseOutput{DryRun: true, Consumer: r.consumer, Queue: r.queue.name, Released: plan, Groups: plan.Groups}
 	if out.Groups == nil {

@@ -26,24 +26,12 @@ func (a *app) replayPlanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan [ROW-ID...] --reason TEXT",
 		Short: "Store which done events to replay, and change nothing yet",
-		Long: `plan freezes the done events with these row ids, or those that the filter selects, and stores them.
-It prints how many there are, how old they are, and where they go. Rows that are replays themselves
-are passed over. outbox replay apply works the plan off.
-
-A consumer that remembers an event skips its replay. Consumers declare how long they remember events
-(outbox window). If one of the events was done longer ago than a consumer of its topic remembers, nothing is
-stored, because that consumer would handle the event a second time. --dedup-window says how long the
-consumers remember where none has declared it; elsewhere it only makes the time shorter.
---beyond-windows makes it hold everywhere. The audit then names the consumers that get events twice.
-
---cause selects what one event caused. A consumer skips an event that is replayed to it, so outputs that
-its broker lost come again this way: in the database of the consumer, with the id of the input.
-
-If more than --limit events are selected, nothing is stored either. Of events that are read from the
-log of PostgreSQL it says how many walrelay has not confirmed yet: their replay is a second copy.`,
-		Example: "  outbox replay plan --topic orders --since 2h --reason 'lost, INC-7'\n" +
-			"  outbox replay plan --cause 0192f1c2-... --reason 'outputs lost, INC-8'\n" +
-			"  outbox replay plan 0192f1c2-... --dedup-window 168h --dry-run",
+		Long: `plan stores which done events to publish again, and publishes nothing; outbox replay apply works it off.
+Consumers skip events that they remember. If one of the events is older than a consumer of its topic
+declares to remember (outbox window), the plan is refused, because that consumer would handle it twice.
+--dedup-window is the time of consumers that declared none. --cause selects what one event caused, such
+as outputs that a broker lost. More than --limit events are refused.`,
+		Example: "  outbox replay plan --topic orders --since 2h --reason 'lost, INC-7'",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
 				return err
@@ -70,11 +58,11 @@ log of PostgreSQL it says how many walrelay has not confirmed yet: their replay 
 	w.reasonFlags(c)
 	flags := c.Flags()
 	flags.Var((*span)(&o.DedupWindow), "dedup-window",
-		"how long the consumers remember an event (default: what they declared)")
+		"how long consumers remember events (default: what they have declared)")
 	flags.BoolVar(&o.BeyondWindows, "beyond-windows", false,
-		"--dedup-window holds where a consumer has declared a shorter time")
-	flags.IntVar(&o.Limit, "limit", 0, "events of the plan, up to 10000 (default: 10000)")
-	w.dryRunFlag(c, "print what the plan would have, and store nothing")
+		"--dedup-window holds for every consumer: some handle events twice")
+	flags.IntVar(&o.Limit, "limit", 0, "events of the plan (default: 10000, the most)")
+	w.dryRunFlag(c)
 	return c
 }
 

@@ -59,7 +59,7 @@ func Run(ctx context.Context, args []string, env Environment) int {
 			if m := noArgument.FindStringSubmatch(text); m != nil && !c.HasSubCommands() { // cobra calls it a command
 				text = fmt.Sprintf("%s takes no arguments, and got %s: what it selects is in its flags", m[2], m[1])
 			}
-			if strings.Contains(text, " arg(s), ") { // cobra counts them, and does not say which
+			if strings.Contains(text, " arg(s), ") { // cobra counts them, and does not name the missing one
 				text += ": " + strings.TrimSuffix(c.UseLine(), " [flags]")
 			}
 		}
@@ -77,7 +77,7 @@ var noArgument = regexp.MustCompile(`^unknown command ("[^"]*") for "([^"]*)"$`)
 // packages are names of packages before an error, or before the error in it.
 var packages = regexp.MustCompile(`(^|: )(?:(?:outbox|ops|sqloutbox|config): )+`)
 
-// withoutPackages leaves out names that tell a person nothing.
+// withoutPackages removes names of packages, which do not help a person.
 func withoutPackages(text string) string { return packages.ReplaceAllString(text, "$1") }
 
 // withFlags is the text of err with the flags of a command in place of the fields that they set.
@@ -141,41 +141,36 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "outbox",
 		Short: "Operate an ormoutbox: see, explain, repair, migrate, relay",
-		Long: `outbox operates the tables of ormoutbox.
-
-The database is that of --database-url, or of the environment variable DATABASE_URL:
+		Long: `outbox operates the tables of ormoutbox. --database-url, or the variable DATABASE_URL, is the
+address of the database:
 
   postgres://user:password@host:5432/database?sslmode=require
   mysql://user:password@host:3306/database, or mariadb://...
   user:password@tcp(host:3306)/database
   sqlite:path/to/file.db
 
-Data goes to the standard output, and everything else to the standard error. NO_COLOR turns colors
-off.
+A command that changes something prints what it is about, and asks; without a terminal it needs
+--yes. Actor and reason are stored: outbox audit. --dry-run changes nothing, and ends with the exit
+code of the change.
 
-A duration is one of Go, as 90s or 2h30m. A longer one may be in days, as 7d.
+Results go to the standard output, everything else to the standard error. Durations are 90s, 2h30m
+or 7d. A plus after a number means that counting stopped there. Control characters are escaped, except
+with --json. NO_COLOR turns colors off.
 
-What others wrote, as errors, keys and reasons, is printed in one line, and characters that a terminal
-obeys or does not show as \x1b or \u202e. --json has every text as it is, for programs.
+With --json a command prints one object, tail one for each event, and relay logs JSON:
 
-Every command has --json, and prints one object with it. tail prints one on a line for each event,
-and relay writes its log as JSON.
-
-  - Lists are in a field named after their content: events, keys, plans. The field is [] if there is
-    nothing, and null if that is not known.
-  - Beside a list of rows is "more": it is true if there may be more of them. Then --after with
-    "next" prints the next page. Without "next", raise --limit, or give a filter.
-  - "capped" says that there may be more than the number beside it.
-  - Times are in RFC 3339.
-  - New versions may add fields.
+  - A list has the name of its content, such as events: [] if empty, null if unknown.
+  - "more": there may be more rows. --after with "next" prints the next page; without "next", raise
+    --limit or give a filter. "capped": the number beside it may be higher.
+  - Times are in RFC 3339. New versions may add fields.
 
 Exit codes:
   0  done
-  1  failed, or what was asked for is not there
-  2  wrong use: an unknown command or flag, or a missing argument
-  3  unhealthy: the command worked, and what it looked at is not as it should be
-  4  partly done: what was done stays
-  5  refused: nobody confirmed it, so nothing was done`,
+  1  failed, or not found
+  2  wrong use of a command or flag
+  3  unhealthy: the command worked, and found something wrong
+  4  partly done: fewer were changed than you named or selected; what was done stays
+  5  refused: nobody confirmed it`,
 		SilenceUsage: true, SilenceErrors: true,
 		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(c *cobra.Command, args []string) error {
@@ -189,10 +184,10 @@ Exit codes:
 	root.SetErr(a.Err)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.databaseURL, "database-url", "d", "", "the database (default: $DATABASE_URL)")
-	flags.StringVar(&a.schema, "schema", "", "schema of the tables: a schema of PostgreSQL, a database of MySQL")
+	flags.StringVar(&a.schema, "schema", "", "schema of the tables; on MySQL a database")
 	flags.StringVar(&a.prefix, "prefix", "", `prefix of the tables (default "outbox_")`)
 	flags.BoolVar(&a.json, "json", false, "print JSON")
-	flags.DurationVar(&a.timeout, "timeout", time.Minute, "time limit of the command; 0: none")
+	flags.DurationVar(&a.timeout, "timeout", time.Minute, "time limit; 0: none")
 	root.AddCommand(
 		a.statusCommand(),
 		a.historyCommand(),
@@ -264,12 +259,12 @@ func plausible(c *cobra.Command, args []string) (err error) {
 const atMost = "at_most"
 
 // limitFlag registers --limit for a command that lists at most so many things.
-func limitFlag(c *cobra.Command, to *int, limit, most int, things string) {
-	c.Flags().IntVar(to, "limit", limit, fmt.Sprintf("%s, up to %d", things, most))
+func limitFlag(c *cobra.Command, to *int, limit, most int) {
+	c.Flags().IntVar(to, "limit", limit, fmt.Sprintf("rows, up to %d", most))
 	_ = c.Flags().SetAnnotation("limit", atMost, []string{strconv.Itoa(most)})
 }
 
-// complete says which values of a flag a shell offers.
+// complete sets the values of a flag that a shell offers.
 func complete(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -232,55 +234,78 @@ A test writes this page from the commands.
 	fence := func(text string) { b.WriteString("```\n" + strings.Trim(text, "\n") + "\n```\n") }
 	fence(root.Long)
 	b.WriteString("\nFlags of every command:\n\n")
-	fence(root.PersistentFlags().FlagUsagesWrapped(90))
+	fence(usages(root.PersistentFlags()))
 	shared := sharedFlags(root)
-	b.WriteString("\nMany commands have some of these. Their part of this page names them alone:\n\n")
-	fence(shared.FlagUsagesWrapped(90))
+	b.WriteString("\nFlags of several commands, which name them after \"Also\". A command that changes something\n" +
+		"has `--actor`, `--reason`, `--dry-run` and, if it asks, `--yes`. The filter is the flags that begin with\n" +
+		"\"only\". `--help` has the types of flags, and examples.\n\n")
+	fence(usages(shared))
+	first := map[string]string{}
 	for _, c := range leaves(root) {
 		b.WriteString("\n## " + c.CommandPath() + "\n\n")
-		text := c.Long
-		if text == "" {
-			text = c.Short
+		text := section(c, shared)
+		like := strings.ReplaceAll(text, c.Parent().Name(), "")
+		if first[like] != "" {
+			b.WriteString("As `" + first[like] + "`.\n")
+			continue
 		}
+		first[like] = c.CommandPath()
 		fence(text)
-		b.WriteString("\n")
-		usage := c.UseLine()
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		var also []string
-		for _, f := range ownFlags(c) {
-			if common := shared.Lookup(f.Name); common != nil && sameFlag(common, f) {
-				also = append(also, "--"+f.Name)
-			} else {
-				flags.AddFlag(f)
-			}
-		}
-		if flags.HasFlags() {
-			usage += "\n\n" + strings.TrimRight(flags.FlagUsagesWrapped(90), "\n")
-		}
-		if also != nil {
-			usage += "\n\nAlso: " + strings.Join(also, ", ")
-		}
-		if c.Example != "" {
-			usage += "\n\nExamples:\n" + c.Example
-		}
-		fence(usage)
 	}
 	return b.String()
 }
 
-// sharedFlags are the flags that at least three commands have with the same text.
+// section is the text of a command: what it does, its arguments and its flags.
+func section(c *cobra.Command, shared *pflag.FlagSet) string {
+	text := cmp.Or(c.Long, c.Short)
+	usage := strings.TrimSuffix(c.UseLine(), " [flags]")
+	if usage != c.CommandPath() {
+		text += "\n\n  " + usage
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	var also []string
+	filtered := c.Flag("error-code") != nil
+	for _, f := range ownFlags(c) {
+		if common := shared.Lookup(f.Name); common == nil || !sameFlag(common, f) {
+			flags.AddFlag(f)
+		} else if !slices.Contains(flagsOfChanges, f.Name) && (!filtered || !strings.HasPrefix(f.Usage, "only")) {
+			also = append(also, "--"+f.Name)
+		}
+	}
+	if flags.HasFlags() {
+		text += "\n\n" + strings.TrimRight(usages(flags), "\n")
+	}
+	if filtered {
+		also = append(also, "the filter")
+	}
+	if also != nil {
+		text += "\n\nAlso: " + strings.Join(also, ", ")
+	}
+	return text
+}
+
+// usages is what --help says of flags, without their types.
+func usages(flags *pflag.FlagSet) string {
+	return typeOfFlag.ReplaceAllStringFunc(flags.FlagUsagesWrapped(90), func(text string) string {
+		name, kind, _ := strings.Cut(text, "--")
+		flag := kind[:strings.IndexAny(kind, " [")]
+		return name + "--" + flag + strings.Repeat(" ", len(kind)-len(flag))
+	})
+}
+
+var typeOfFlag = regexp.MustCompile(`(?m)^ +(-\w, )?--[a-z-]+( \w+|\[=true\|false\])`)
+
+// flagsOfChanges are the flags of commands that change something.
+var flagsOfChanges = []string{"actor", "reason", "dry-run", "yes"}
+
+// sharedFlags are the flags that several commands have with the same text.
 func sharedFlags(root *cobra.Command) *pflag.FlagSet {
 	shared := pflag.NewFlagSet("", pflag.ContinueOnError)
 	var seen []*pflag.Flag
 	for _, c := range leaves(root) {
 		for _, f := range ownFlags(c) {
-			before := 0
-			for _, s := range seen {
-				if sameFlag(s, f) {
-					before++
-				}
-			}
-			if seen = append(seen, f); before >= 2 && shared.Lookup(f.Name) == nil {
+			again := slices.ContainsFunc(seen, func(s *pflag.Flag) bool { return sameFlag(s, f) })
+			if seen = append(seen, f); again && shared.Lookup(f.Name) == nil {
 				shared.AddFlag(f)
 			}
 		}

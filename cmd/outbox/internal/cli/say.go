@@ -13,7 +13,7 @@ import (
 // line, or begin a line of its own, so all of them go through shown. JSON is for programs, and has
 // every text as it is.
 
-// note tells the person something that is not data.
+// note prints a remark that is not data.
 func (a *app) note(format string, args ...any) {
 	show(args)
 	_, _ = fmt.Fprintf(a.Err, format+"\n", args...)

@@ -38,10 +38,10 @@ type relayRow struct {
 	Alive    bool      `json:"alive"`
 	SeenSecs float64   `json:"seen_seconds_ago"`
 	Started  time.Time `json:"started_at"`
-	// AllTopics: it takes every topic but those of effects, and Topics in addition.
+	// AllTopics: it takes every topic except for effects, and Topics in addition.
 	AllTopics bool     `json:"all_topics"`
 	Topics    []string `json:"topics"`
-	// What its memory knew at its last heartbeat.
+	// From its memory at its last heartbeat.
 	Stopped   []stoppedRow `json:"stopped"`
 	Stuck     int          `json:"stuck"`      // publishes that have not returned
 	HotFull   bool         `json:"hot_full"`   // the fast path has no room
@@ -148,7 +148,7 @@ func relayRowOf(r core.RelayStatus) relayRow {
 	return row
 }
 
-// problems says what a relay that is alive says of itself.
+// problems reports the problems in a live relay's heartbeat.
 func (r *relayRow) problems(say func(found, cause, fix string)) {
 	if !r.Alive {
 		return
@@ -174,14 +174,10 @@ func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Count what waits, what is leased, what is retried and what is dead, by topic",
-		Long: `status counts the open and the dead events of each topic, lists the relays, and says which
-destination a relay has stopped and what is paused or limited. Events that walrelay or Debezium reads from the log
-of the database are not counted: their rows do not say which of them are published. On PostgreSQL it
-says how far their reader is, and how many of the newest walrelay has not confirmed yet. What a relay
-says of itself is as of its last heartbeat, at most 12 s ago. At most 100,000 of each kind are counted;
-a plus behind a number says that there may be more. Of consumers, effects and idempotency keys in the
-same database, whose tables have no prefix, it prints those in trouble: failing and dead messages,
-dead effects, and keys whose process disappeared.
+		Long: `status counts open and dead events by topic, lists the relays, and says which destinations are stopped,
+paused or limited, as of at most 12 s ago. It also prints consumers, effects and idempotency keys in
+trouble, if their tables are in the same database without a prefix. Events for a reader of the log are
+not counted: status says how far walrelay is.
 
   pending   not yet published
   due       pending, its time has come, and no process holds it; it may wait for its key
@@ -189,9 +185,7 @@ dead effects, and keys whose process disappeared.
   retrying  pending, and refused before
   dead      given up
   oldest    age of the oldest pending event
-  relayed   a relay that is alive takes events of the topic
-
-With --max-dead or --max-age it ends with exit code 3 when there are more dead events, or older ones.`,
+  relayed   a living relay takes events of the topic`,
 		Example: "  outbox status\n  outbox status --json --max-dead 0 --max-age 5m",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -215,8 +209,8 @@ With --max-dead or --max-age it ends with exit code 3 when there are more dead e
 			return nil
 		},
 	}
-	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more events are dead; -1: any number")
-	c.Flags().Var((*span)(&maxAge), "max-age", "exit code 3 if an event has waited longer; 0: any time")
+	c.Flags().Int64Var(&maxDead, "max-dead", -1, "exit code 3 if more are dead; -1: any number")
+	c.Flags().Var((*span)(&maxAge), "max-age", "exit code 3 if something waits for longer; 0: any time")
 	return c
 }
 

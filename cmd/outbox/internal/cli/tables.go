@@ -32,13 +32,13 @@ type store interface {
 	Check(ctx context.Context) error
 }
 
-// kind is one of the groups of tables that ormoutbox has.
+// kind is a group of tables of ormoutbox.
 type kind struct {
 	name       string
 	things     string // the tables in words
 	command    string // that looks at them
-	table      string // the one that is always there, after the prefix
-	column     string // of it, by which a table of that name is one of ormoutbox
+	table      string // the table that always exists, after the prefix
+	column     string // of it, by which a table of that name is recognised
 	prefix     string // of the tables, unless it is set
 	versions   string // the table of versions, after the prefix
 	migrations func(place) ([]core.Migration, error)

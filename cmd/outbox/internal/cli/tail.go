@@ -22,7 +22,7 @@ type tail struct {
 	limit                         int
 
 	*session
-	seen    map[core.RowID]bool // those of the overlap
+	seen    map[core.RowID]bool // rows of the overlap
 	printed int
 }
 
@@ -31,16 +31,10 @@ func (a *app) tailCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tail",
 		Short: "Print new events as they appear, until Ctrl-C",
-		Long: `tail prints events when they are in the table: after the commit of the transaction that published
-them. It asks every --interval for the rows of the last --overlap, in the order of their ids, and
-prints each row once. An id has the time at which the event was published, so an event whose
-transaction was open for longer than --overlap is not printed, and a longer overlap reads more rows.
-
-These are not printed: an event that was published and deleted between two questions, as with
-DeleteOnSuccess; and an event whose id does not begin with the time, such as a UUID of version 4.
-The payload is left out: outbox show --payload has it. --json prints one object a line. --timeout
-applies to each question.`,
-		Example: "  outbox tail --topic orders\n  outbox tail --since 10m --json | jq .event_id",
+		Long: `tail prints events after their commit, without payloads. It misses an event whose transaction was open
+for longer than --overlap, whose id does not begin with the time (UUIDv4), or that DeleteOnSuccess has
+deleted already. --timeout applies to each read.`,
+		Example: "  outbox tail --since 10m --json | jq .event_id",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
@@ -55,10 +49,10 @@ applies to each question.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&t.topic, "topic", "", "only events of this topic")
-	f.StringVar(&t.eventType, "type", "", "only events of this type")
+	f.StringVar(&t.topic, "topic", "", "only of this topic")
+	f.StringVar(&t.eventType, "type", "", "only of this type")
 	f.StringVar(&t.tenant, "tenant", "", "only of this tenant")
-	f.StringVar(&t.key, "key", "", "only events of this key")
+	f.StringVar(&t.key, "key", "", "only of this key")
 	f.Var((*span)(&t.since), "since", "begin with the events of this last time")
 	f.DurationVar(&t.interval, "interval", time.Second, "pause between two questions")
 	f.DurationVar(&t.overlap, "overlap", 10*time.Second, "how long a transaction may take to commit")
@@ -113,7 +107,7 @@ func (a *app) tail(c *cobra.Command, t tail) error {
 	}
 }
 
-// tailOnce reads the rows of the last time, and prints those that were not seen before.
+// tailOnce reads the rows of the last time, and prints new ones.
 func (a *app) tailOnce(ctx context.Context, t *tail, back time.Duration, show bool) (bool, error) {
 	now, err := t.db.now(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/outboxui"
 )
 
-// ui is what the flags of `outbox ui` say.
+// ui has the flags of `outbox ui`.
 type ui struct {
 	who
 	listen      string
@@ -41,18 +41,11 @@ func (a *app) uiCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ui",
 		Short: "Serve the operators' page on this machine",
-		Long: `ui serves the operators' page until Ctrl-C, and prints its address. The address has a token; whoever
-has it may do on the page what --rights says, in the name of --actor. After the first request the token
-is a cookie. Each start has another token.
-
-The page shows what the other commands show, and redrives, discards, pauses and replays by the same
-calls, after a page that says what is touched and asks why. Plans that it runs are paused when it ends.
-
-It listens on a loopback address. The token goes over the network as it is, so --any-address is for a
-proxy with TLS. A service that mounts the page itself uses module outboxui, with its own sign-in.`,
-		Example: "  outbox ui\n  outbox ui --listen 127.0.0.1:9000 --environment staging --colour teal\n" +
-			"  outbox ui --rights see",
-		Args: cobra.NoArgs,
+		Long: `ui serves the operators' page until Ctrl-C, and prints its address with a token. Whoever has the token
+may do what --rights allows, in the name of --actor. The token is sent in clear text: use --any-address
+only behind a proxy with TLS. A service mounts the page with module outboxui and its own sign-in.`,
+		Example: "  outbox ui --environment staging --colour teal --rights see",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := u.find(); err != nil {
 				return err
@@ -62,16 +55,15 @@ proxy with TLS. A service that mounts the page itself uses module outboxui, with
 	}
 	f := c.Flags()
 	f.StringVar(&u.listen, "listen", "127.0.0.1:8080", "address of the page; port 0 is any that is free")
-	f.BoolVar(&u.anyAddress, "any-address", false, "listen on an address that is not loopback")
+	f.BoolVar(&u.anyAddress, "any-address", false, "listen beyond loopback")
 	f.StringVar(&u.environment.Name, "environment", "", "name of the environment, as production")
-	f.StringVar(&u.environment.Colour, "colour", "slate", "colour of the environment: slate, violet, pink, teal, brown")
+	f.StringVar(&u.environment.Colour, "colour", "slate", "slate, violet, pink, teal or brown")
 	f.StringVar(&u.name, "name", "outbox", "name of the outbox")
 	f.StringSliceVar(&u.rights, "rights", []string{"see", "reveal", "act"}, "what the page may do: see, reveal, act")
-	f.StringVar(&u.traceURL, "trace-url", "", "address of a trace, with {trace_id} in it")
+	f.StringVar(&u.traceURL, "trace-url", "", "address of a trace, with {trace_id}")
 	f.BoolVar(&u.skipDead, "skip-dead", false, "the relays have DeadPolicy SkipDead")
 	f.StringToStringVar(&u.queues, "poison-queue", nil,
-		"where a consumer parks messages, to release them: CONSUMER=QUEUE, "+
-			"as outbox inbox release --from; may be given several times")
+		"CONSUMER=QUEUE, as in outbox inbox release --from; repeatable")
 	u.actorFlag(c)
 	complete(c, "colour", "slate", "violet", "pink", "teal", "brown")
 	complete(c, "rights", "see", "reveal", "act")
@@ -211,7 +203,7 @@ func (a *app) serveUI(ctx context.Context, l net.Listener, page http.Handler) er
 	return nil
 }
 
-// tokenGuard lets those see a page who have its token, from the address or from a cookie.
+// tokenGuard shows a page only with its token, from the address or from a cookie.
 type tokenGuard struct {
 	page   http.Handler
 	at     string // host and port
@@ -234,7 +226,7 @@ func newTokenGuard(page http.Handler, at net.Addr) *tokenGuard {
 
 func (g *tokenGuard) address() string { return "http://" + g.at + "/?token=" + g.token }
 
-// is compares in a time that tells nothing of the token.
+// is compares in a time that reveals nothing about the token.
 func (g *tokenGuard) is(token string) bool {
 	a, b := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(g.token))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1

@@ -11,7 +11,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/outboxui"
 )
 
-// poisonQueues are those of --poison-queue: the addresses by consumer.
+// poisonQueues are the queues of --poison-queue: the addresses by consumer.
 func (a *app) poisonQueues(byConsumer map[string]string) (all []outboxui.PoisonQueue, err error) {
 	if len(byConsumer) == 0 {
 		return nil, nil

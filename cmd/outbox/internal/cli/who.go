@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"cmp"
 	"os/user"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
 
-// who says who changes something, and why.
+// who is the person who changes something, and the reason.
 type who struct {
 	actor, reason string
 	yes, dryRun   bool
@@ -20,18 +19,17 @@ func (w *who) flags(c *cobra.Command) {
 }
 
 func (w *who) reasonFlags(c *cobra.Command) {
-	c.Flags().StringVar(&w.reason, "reason", "", "why; it is stored")
+	c.Flags().StringVar(&w.reason, "reason", "", "why")
 	w.actorFlag(c)
 }
 
 func (w *who) yesFlag(c *cobra.Command) { c.Flags().BoolVar(&w.yes, "yes", false, "do not ask") }
 
-// dryRunFlag registers --dry-run. Without a text it is for a command that prints what it is about.
-func (w *who) dryRunFlag(c *cobra.Command, text string) {
-	c.Flags().BoolVar(&w.dryRun, "dry-run", false, cmp.Or(text, "print what the change is about, and change nothing"))
+func (w *who) dryRunFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&w.dryRun, "dry-run", false, "print what it is about, and change nothing")
 }
 
-// either is about what is done, or in a dry run about what would be.
+// either returns is, or would in a dry run.
 func (w *who) either(is, would string) string {
 	if w.dryRun {
 		return would
@@ -40,12 +38,12 @@ func (w *who) either(is, would string) string {
 }
 
 func (w *who) actorFlag(c *cobra.Command) {
-	c.Flags().StringVar(&w.actor, "actor", "", "who; it is stored (default: the user of the system)")
+	c.Flags().StringVar(&w.actor, "actor", "", "who (default: the user of the system)")
 }
 
-// check requires a reason, and finds the actor. The limits are those of package core. It looks for
-// them here because a dry run stores nothing, and ends as the command would. A dry run needs no
-// reason: a stand-in lets the rest of the request be checked.
+// check requires a reason, and finds the actor. The limits are the same as in package core. They
+// are checked here because a dry run stores nothing, and ends as the command would. A dry run needs
+// no reason: a stand-in lets the rest of the request be checked.
 func (w *who) check() error {
 	switch {
 	case w.reason == "" && w.dryRun:

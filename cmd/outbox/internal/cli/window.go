@@ -99,12 +99,8 @@ func (a *app) windowDeclareCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "declare TOPIC CONSUMER --keep DURATION --reason TEXT",
 		Short: "Store how long a consumer of a topic recognises copies",
-		Long: `declare stores how long a consumer recognises the copies of an event of the topic, in place of what was
-declared before. The consumer is the name of its inbox, or any other name. A consumer that never
-forgets has --keep forever. The command prints what was declared before. Then it asks.
-
-Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
---yes, or it is refused (exit code 5).`,
+		Long: `declare stores how long a consumer recognises copies of an event of the topic. The consumer is the
+name of its inbox, or any other name. --keep forever is for a consumer that never forgets.`,
 		Example: "  outbox window declare orders search --keep 168h --reason 'its inbox keeps 8 days'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -131,13 +127,13 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		},
 	}
 	w.flags(c)
-	w.dryRunFlag(c, "")
+	w.dryRunFlag(c)
 	c.Flags().Var(&remembers, "keep", "how long the consumer remembers an event, or forever")
 	return c
 }
 
-// changeWindow prints what a consumer has declared, asks, and changes it by do. It says then what it
-// has done, and prints the window as it is.
+// changeWindow prints what a consumer has declared, asks, and changes it by do. It then prints
+// done, and the window as it is.
 func (a *app) changeWindow(c *cobra.Command, w who, row windowRow, ask, done string,
 	do func(ctx context.Context, api *ops.API) error,
 ) error {
@@ -194,11 +190,8 @@ func (a *app) windowWithdrawCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "withdraw TOPIC CONSUMER --reason TEXT",
 		Short: "Forget the window of a consumer that reads the topic no longer",
-		Long: `withdraw forgets what a consumer declared for a topic. Replays of the topic then follow the windows of
-its other consumers, or --dedup-window. The command prints what was declared. Then it asks.
-
-Actor and reason are stored in the audit table, in the same transaction. Without a terminal it needs
---yes, or it is refused (exit code 5).`,
+		Long: `withdraw removes the declaration of a consumer. Replays of the topic then follow the other consumers,
+or --dedup-window.`,
 		Example: "  outbox window withdraw orders search --reason 'search reads the archive now'",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -224,6 +217,6 @@ Actor and reason are stored in the audit table, in the same transaction. Without
 		},
 	}
 	w.flags(c)
-	w.dryRunFlag(c, "")
+	w.dryRunFlag(c)
 	return c
 }

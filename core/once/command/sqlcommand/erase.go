@@ -14,7 +14,7 @@ const (
 	eraseChunk = 500    // effects that one transaction changes
 )
 
-// erasable is what EraseEffects knows about an effect.
+// erasable is an effect with the columns that EraseEffects needs.
 type erasable struct {
 	id, tenant, eventID, businessKey string
 	ended, content                   bool
@@ -24,9 +24,10 @@ type erasable struct {
 // and no content type, and the text of the last error is "erased". Ids, key, fingerprint and status
 // stay. It looks at the 10,000 effects with ids behind after, which is empty for the first ones.
 // next is the place where the next call goes on, or empty after the last effect. Effects that are
-// not completed, dead or discarded are left alone, and counted in left; what is erased already is
-// not counted. With dryRun it changes nothing. It changes up to 500 effects in a transaction, and can
-// be repeated. A dead effect that is redriven after that is executed without its payload.
+// not completed, dead or discarded are left alone, and counted in left; effects that are erased
+// already are not counted. With dryRun it changes nothing. It changes up to 500 effects in a
+// transaction, and can be repeated. A dead effect that is redriven after that is executed without
+// its payload.
 //
 // With it a Store is an ops.EffectEraser.
 func (s *Store) EraseEffects(ctx context.Context, after string, dryRun bool,

@@ -17,9 +17,9 @@ const (
 	// A lease that ends later than any valid lease was written by a clock that jumped.
 	commandStale = "status = 1 AND (lease_until <= {now} OR lease_until > {in})"
 
-	// discarded is the code of an effect that a person has discarded. Its status is 2, as that of a
-	// completed one, which has no code. So every version of this package leaves it alone, and
-	// deletes it in time.
+	// discarded is the code of an effect that a person has discarded. Its status is 2, the same as
+	// for a completed effect, which has no code. So every version of this package leaves it alone,
+	// and deletes it in time.
 	discarded = "discarded"
 
 	erasedText = "erased" // in place of a text

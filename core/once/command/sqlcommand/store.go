@@ -18,7 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/once/command"
 )
 
-// Config says where the table is.
+// Config names the table and its database.
 type Config struct {
 	// Dialect of the database. Empty: New asks the database.
 	Dialect core.Dialect
@@ -169,7 +169,7 @@ func scanRecord(rows core.Rows) (command.Record, error) {
 	return r.Record, err
 }
 
-// statusOf returns the status of an effect from what the row says.
+// statusOf returns the status of an effect from its row.
 func statusOf(stored command.Status, code string) command.Status {
 	if stored == command.StatusCompleted && code == discarded {
 		return command.StatusDiscarded
@@ -349,13 +349,13 @@ func (s *Store) Register(ctx context.Context, channel, program string) (others [
 	return s.db.RegisterProgram(ctx, s.sql.programs, channel, program)
 }
 
-// Shared returns, by channel, the programs of the last week where there is more than one. Most often
-// that is a mistake: each effect is executed by one of them.
+// Shared returns, by channel, the programs of the last week where there is more than one. Most
+// often two programs are a mistake: each effect is executed by one of them.
 func (s *Store) Shared(ctx context.Context) (programs map[string][]string, err error) {
 	return s.db.SharedPrograms(ctx, s.sql.programs)
 }
 
-// Beside is for package sqlops: it returns the Store of the table beside those of an outbox.
+// Beside is for package sqlops: it returns a Store for the table next to an outbox's.
 func Beside(r sqlstore.Runner, cfg Config) (*Store, error) {
 	s, err := sqlstore.Beside(r, tables, sqlstore.Config(cfg))
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Guard owns a value. Do, Ask and Await are the only ways to it, and one goroutine at a time has it.
-// They run functions that change the value and note what shall happen outside: see Effects.
+// Guard owns a value. Do, Ask and Await are the only ways to it, and one goroutine at a time has
+// it. The functions that they run change the value and note effects to run outside: see Effects.
 type Guard[S any] struct {
 	mu      sync.Mutex
 	value   *S
 	effects Effects
 }
 
-// New returns the guard of the value that of returns. Nothing else may keep the value.
+// New returns the guard of of's result. Nothing else may keep the value.
 func New[S any](of func(*Effects) *S) *Guard[S] {
 	g := &Guard[S]{}
 	g.effects.work.L = &g.mu
@@ -52,11 +52,11 @@ func (g *Guard[S]) Await(fn func(*S) (done bool)) {
 
 func (g *Guard[S]) unlock() { g.effects.unlock(&g.mu) }
 
-// Effects are what a function that changes the value wants to happen outside of it. They are used
-// with the value alone.
+// Effects are actions that a function requests while it changes the value, and that run outside the
+// lock. They are used with the value alone.
 //
-// The calls are made without the lock, in the order in which they were noted. One goroutine at a time
-// makes them for all: otherwise an observer could hear of an older state last.
+// The calls are made without the lock, in the order in which they were noted. One goroutine at a
+// time makes them for all, so that an observer gets states in their order.
 type Effects struct {
 	work    sync.Cond
 	calls   []func()
@@ -72,8 +72,8 @@ func (e *Effects) WakeOne() { e.work.Signal() }
 // WakeAll wakes all goroutines in Await.
 func (e *Effects) WakeAll() { e.work.Broadcast() }
 
-// WakeOneAfter wakes a goroutine in Await when d is over. t is what the last call for the same
-// purpose returned, or nil: that wake-up is put off.
+// WakeOneAfter wakes a goroutine in Await when d is over. t is the result of the last call for the
+// same purpose, or nil: its wake-up is put off.
 func (e *Effects) WakeOneAfter(t *time.Timer, d time.Duration) *time.Timer {
 	if t != nil {
 		t.Reset(d)

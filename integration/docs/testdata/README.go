@@ -3,11 +3,17 @@ package page
 import (
 	"context"
 
+	"gorm.io/gorm"
+
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
+type Order struct{ ID, Cents uint }
+
 var (
 	ctx       context.Context
-	dsn       string
+	db        *gorm.DB
 	publisher core.Publisher
+	order     *Order
+	check     func(error)
 )

@@ -1,3 +1,0 @@
-package page
-
-type Order struct{ ID, Cents uint }

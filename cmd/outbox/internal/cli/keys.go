@@ -21,8 +21,8 @@ func (a *app) keysCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "keys",
 		Short: "List the keys that a dead event blocks: the event, why, and how many wait",
-		Long: `keys lists the keys that a dead event blocks, longest first. Redrive or discard the event that it
-names, and the key goes on.`,
+		Long: `keys lists the keys that a dead event blocks, the longest blocked first. Redrive or discard the event in
+the list, and the key goes on.`,
 		Example: "  outbox keys --topic orders",
 	}, a.keysResetCommand())
 	c.Args = cobra.NoArgs

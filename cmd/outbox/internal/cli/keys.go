@@ -82,10 +82,9 @@ func (a *app) keysResetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset --reason TEXT",
 		Short: "After a restore, or a failover that lost commits: number the events of each key from the table alone",
-		Long: `reset is one step after a restore from a backup, or after a failover that lost commits: docs/deploy.md
-has them all. Stop every process that publishes or relays, run reset, and start the processes. The next
-event of each key then gets its number from the table alone. reset waits for open transactions that
-publish.`,
+		Long: `reset is one step after a restore from a backup, or after a failover that lost commits: docs/deploy.md.
+Every process that publishes or relays must be stopped. Afterwards the next event of each key gets its
+number from the table alone. reset waits for open transactions that publish.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {

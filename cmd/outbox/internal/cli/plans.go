@@ -147,9 +147,9 @@ func radiusOf(p ops.StoredPlan) change {
 func (a *app) applyCommand(action ops.Action) *cobra.Command {
 	var o ops.RunOptions
 	var w who
-	long := `apply works off a stored plan, in the order of the keys. Ctrl-C pauses the plan. To go on, run
-apply again; after a crash wait half a minute. Exit code 4: the plan was stopped, paused or cancelled,
-or it skipped events that have changed since or that a relay is publishing.`
+	long := `apply works off a stored plan, in the order of the keys. Ctrl-C pauses the plan: run apply again
+to go on, after a crash half a minute later. Exit code 4: the plan was stopped, paused or cancelled, or
+skipped events that have changed or that a relay is publishing.`
 	if action == ops.ActionRedrive {
 		long += `
 

@@ -38,9 +38,9 @@ const (
 	notifierOff          // Notify is not supported
 )
 
-// ended is called with the outcome of a transaction whose events this process does not relay. It
+// onOutcome is called with the outcome of a transaction whose events this process does not relay. It
 // never blocks.
-func (n *notifier) ended(out Outcome) {
+func (n *notifier) onOutcome(out Outcome) {
 	if out == RolledBack {
 		return
 	}
@@ -66,7 +66,7 @@ func (n *notifier) run() {
 	for {
 		n.state.Store(notifierBusy) // later commits need another Notify
 		start := time.Now()
-		if err := n.tell(); errors.Is(err, errors.ErrUnsupported) {
+		if err := n.notifyOnce(); errors.Is(err, errors.ErrUnsupported) {
 			n.state.Store(notifierOff)
 			return
 		}
@@ -77,7 +77,7 @@ func (n *notifier) run() {
 	}
 }
 
-func (n *notifier) tell() error {
+func (n *notifier) notifyOnce() error {
 	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
 	defer cancel()
 	err := n.notify(ctx)

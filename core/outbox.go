@@ -204,7 +204,7 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, events ...Event) (ids []str
 	// Also without a relay: Commit reports an unknown outcome only if a callback waits for it.
 	tx.OnOutcome(res.Ended)
 	if o.notifier.notify != nil && o.othersRelay(rows) {
-		tx.OnOutcome(o.notifier.ended)
+		tx.OnOutcome(o.notifier.onOutcome)
 	}
 	return ids, nil
 }

@@ -16,19 +16,19 @@ func refuseBeside[T Tx](ctx context.Context, begin func(context.Context) (T, err
 		return nil
 	}
 	p, err := below(ctx, tx)
-	if err != nil || p.tx == nil || p.tx.ended.Load() || p.tx.driver != driverOf(ctx, begin) {
-		return nil //nolint:nilerr // it is over, or of another driver
+	if err == nil && p.tx != nil && !p.tx.ended.Load() && p.tx.driver == driverOf(ctx, begin) {
+		return fmt.Errorf("%w: the context carries an open %T of the same client, which other code began (entgql's "+
+			"Transactioner does), and a second one would commit by itself: to join it, put it into the context with "+
+			"entoutbox.Context(ctx, tx) where it begins; to have a second one, take it out with "+
+			"ent.NewTxContext(ctx, nil)", core.ErrOtherTransactor, tx)
 	}
-	return fmt.Errorf("%w: the context carries an open %T of the same client, which other code began (entgql's "+
-		"Transactioner does), and a second one would commit by itself: to join it, put it into the context with "+
-		"entoutbox.Context(ctx, tx) where it begins; to have a second one, take it out with ent.NewTxContext(ctx, nil)",
-		core.ErrOtherTransactor, tx)
+	return nil // it is over, or of another driver
 }
 
 // carried returns the value of type T that ctx carries under the key of other code, which is not
-// exported: ent.NewTxContext has one in each generated package. It looks through the contexts of
-// the standard library, and others that have their parent in a field. It returns the innermost
-// value. If that is nil, there is none.
+// exported: ent.NewTxContext has one in each generated package. It looks through contexts of the
+// standard library only: their parents never change, and the fields of other contexts may. It
+// returns the innermost value. If that is nil, there is none.
 func carried[T Tx](ctx context.Context) (tx T, ok bool) {
 	want := reflect.TypeFor[T]()
 	if want.Kind() != reflect.Pointer {
@@ -54,9 +54,9 @@ var valueContext = reflect.TypeOf(context.WithValue(context.Background(), scopeK
 
 var contextType = reflect.TypeFor[context.Context]()
 
-// parentOf returns the field of a struct that is a context, or the zero Value.
+// parentOf returns the parent of a context of the standard library, or the zero Value.
 func parentOf(v reflect.Value) reflect.Value {
-	if v.Kind() != reflect.Struct {
+	if pkg := v.Type().PkgPath(); v.Kind() != reflect.Struct || pkg != "context" && pkg != "os/signal" {
 		return reflect.Value{}
 	}
 	for i := range v.NumField() {

@@ -171,7 +171,7 @@ func (h *handover) finish() {
 	if h.end != nil {
 		h.end(h.p.receipt, h.p.err)
 	}
-	h.r.ended(h.it, h.p)
+	h.r.finish(h.it, h.p)
 }
 
 // publisherOf returns the publisher of a topic behind all routers. Nil: a router has no route for it.

@@ -10,11 +10,11 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/internal/pace"
 )
 
-// acked notes that the destination accepted an event: the destination works.
-func (s *state) acked(it *item, now time.Time) {
+// onAck records that the destination accepted an event: the destination works.
+func (s *state) onAck(it *item, now time.Time) {
 	d := it.dest
 	d.lastAck = now
-	d.refusals.acked(it.id)
+	d.refusals.onAck(it.id)
 	if !d.open || d.heldBack(now) { // the publish began before the destination asked for the pause
 		return
 	}

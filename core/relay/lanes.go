@@ -119,8 +119,8 @@ func (c *lanes) clear(id core.KeyID) []*item {
 	return waiting
 }
 
-// acked remembers the item that was acknowledged last.
-func (c *lanes) acked(it *item) {
+// onAck remembers the item that was acknowledged last.
+func (c *lanes) onAck(it *item) {
 	l := c.get(it.lane)
 	l.ackID, l.ackSeq, l.hasAck = it.id, it.delivery.KeySeq, true
 }

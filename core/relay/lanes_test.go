@@ -34,7 +34,7 @@ func TestLanes(t *testing.T) {
 	if ready, waits := c.next(lane); ready != nil || waits != two {
 		t.Fatal("the second does not wait for the acknowledgement of the first")
 	}
-	c.acked(one)
+	c.onAck(one)
 	if ready, _ := c.next(lane); ready != two {
 		t.Fatal("the second is not ready")
 	}

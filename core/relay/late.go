@@ -66,7 +66,7 @@ func (s *state) acceptedLate(it *item, receipt string, now time.Time) bool {
 		size: it.size, mark: itemMark{receipt: errtext.Clip(receipt, 250), wake: true},
 	}
 	s.move(late, itemAcked)
-	s.acked(late, now)
+	s.onAck(late, now)
 	s.addAck(late)
 	s.tally.add(late.delivery.Topic, core.PublishDone)
 	return true

@@ -73,13 +73,13 @@ func (h *heard) took(began, now time.Time, rows int) {
 	h.rest = now.Add(min(max(took, pace.Backoff(vainPause, maxVain, h.vain)), maxVain))
 }
 
-// hear asks for a poll, because another process may have committed events.
-func (w *wakeups) hear(now time.Time) {
+// onWake asks for a poll, because another process may have committed events.
+func (w *wakeups) onWake(now time.Time) {
 	w.heard.since = true
 	w.poll(later(now, w.heard.rest))
 }
 
-func (r *engine) wokenByOthers() { r.do(func(s *state) { s.wakes.hear(time.Now()) }) }
+func (r *engine) wokenByOthers() { r.do(func(s *state) { s.wakes.onWake(time.Now()) }) }
 
 var (
 	errDeaf = errors.New("outbox: no wake-up arrived after a Notify of this relay; PgBouncer in transaction mode " +
@@ -110,7 +110,7 @@ func (r *engine) listen(ctx context.Context) {
 		return
 	}
 	for ctx.Err() == nil {
-		err := l.hear(ctx)
+		err := l.listenOnce(ctx)
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
@@ -128,9 +128,9 @@ func (r *engine) listen(ctx context.Context) {
 	}
 }
 
-// hear calls Listen once. It returns when Listen does, and ends Listen when no wake-up arrives in
+// listenOnce calls Listen once. It returns when Listen does, and ends Listen when no wake-up arrives in
 // time.
-func (l *listener) hear(ctx context.Context) error {
+func (l *listener) listenOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sounds, ended := make(chan struct{}, 1), make(chan struct{})
 	result := error(core.NewPanicError(nil)) // if Listen ends its goroutine

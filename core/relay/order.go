@@ -52,7 +52,7 @@ func (s *state) laneAcked(it *item) {
 	if it.lane.IsZero() {
 		return
 	}
-	s.lanes.acked(it)
+	s.lanes.onAck(it)
 	if it.lease.lost { // another process may be working on the lane
 		s.stopLane(it.lane, core.FallbackLost, true)
 		return

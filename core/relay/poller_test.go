@@ -296,7 +296,7 @@ func TestHeardRests(t *testing.T) {
 
 	w := newWakeups(newSignals())
 	w.heard.rest = now.Add(time.Second)
-	w.hear(now)
+	w.onWake(now)
 	if !w.next().Equal(now.Add(time.Second)) {
 		t.Error("a wake-up does not rest")
 	}
@@ -307,7 +307,7 @@ func TestHeardRests(t *testing.T) {
 	if !w.answered() || w.answered() {
 		t.Error("a wake-up of another process is not answered exactly once")
 	}
-	w.hear(now.Add(2 * time.Second))
+	w.onWake(now.Add(2 * time.Second))
 	if !w.next().Equal(now.Add(2 * time.Second)) {
 		t.Error("a wake-up rests for too long")
 	}

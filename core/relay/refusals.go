@@ -47,8 +47,8 @@ const (
 	refusalOutage
 )
 
-// acked notes that the destination accepted an event.
-func (s *refusals) acked(id core.RowID) {
+// onAck records that the destination accepted an event.
+func (s *refusals) onAck(id core.RowID) {
 	s.acks++
 	s.streak, s.fresh = s.streak[:0], 0
 	delete(s.young, id)

@@ -61,7 +61,7 @@ func TestRefusals(t *testing.T) {
 			var s refusals
 			for i, st := range steps {
 				if st.ack {
-					s.acked(id(st.id))
+					s.onAck(id(st.id))
 					continue
 				}
 				if got := s.refused(id(st.id), st.attempts, st.marked, at(st.second), limits); got != st.want {
@@ -79,14 +79,14 @@ func TestRefusalsOfClaimedEvent(t *testing.T) {
 	limits := refusalLimits{failures: 5, attempts: 10, quiet: time.Second}
 	s.claimed(core.RowID{1}, 9)
 	s.claimed(core.RowID{2}, 0)
-	s.acked(core.RowID{3})
+	s.onAck(core.RowID{3})
 	if v := s.refused(core.RowID{1}, 9, false, time.Unix(0, 0), limits); v != refusalCounts {
 		t.Errorf("refused before its claim, then another one was acknowledged: verdict %d", v)
 	}
 	if !s.knows(core.RowID{1}) || s.knows(core.RowID{2}) {
 		t.Error("it knows events that were not refused, or not those that were")
 	}
-	s.acked(core.RowID{1})
+	s.onAck(core.RowID{1})
 	if s.knows(core.RowID{1}) {
 		t.Error("an acknowledged event is still known")
 	}

@@ -52,7 +52,7 @@ func (s *state) conclude(it *item, p published) core.PublishInfo {
 		info.Result = core.PublishDone
 		it.mark.receipt = errtext.Clip(p.receipt, 250)
 		s.move(it, itemAcked)
-		s.acked(it, p.ended)
+		s.onAck(it, p.ended)
 		s.addAck(it)
 		s.laneAcked(it)
 		s.tally.add(info.Topic, info.Result)

@@ -298,7 +298,7 @@ func TestEveryWakeUpIsLost(t *testing.T) {
 		}
 		line.set(func() { line.deaf = false })
 		time.Sleep(3 * time.Minute)
-		if !log.has("level=INFO", "heard again") {
+		if !log.has("level=INFO", "arrive again") {
 			t.Error(log.buf.String())
 		}
 		producer.publish(core.Event{Type: "a"})
@@ -336,7 +336,7 @@ func TestListenIsCalledAgain(t *testing.T) {
 		}
 		line.set(func() { line.err = nil })
 		time.Sleep(2 * time.Minute)
-		if line.listening() != 1 || !log.has("level=INFO", "heard again") {
+		if line.listening() != 1 || !log.has("level=INFO", "arrive again") {
 			t.Errorf("%d listen: %s", line.listening(), log.buf.String())
 		}
 		noError(t, relay.stop())

@@ -64,7 +64,7 @@ func (r *engine) worker() {
 	var it *item // the item that is with the publisher
 	defer func() {
 		// runtime.Goexit: another goroutine takes over
-		if it != nil && r.ended(it, published{err: errGoexit, ended: time.Now()}) {
+		if it != nil && r.finish(it, published{err: errGoexit, ended: time.Now()}) {
 			r.life.workers.Go(r.worker)
 		}
 	}()
@@ -93,7 +93,7 @@ func (r *engine) worker() {
 			p = r.publish(j)
 			it = nil
 		}
-		goOn := r.ended(j.it, p)
+		goOn := r.finish(j.it, p)
 		if j.handover != nil { // it was not handed over
 			r.life.workers.Done()
 		}
@@ -139,21 +139,21 @@ func (s *state) begins(it *item) bool {
 	return true
 }
 
-// ended notes how a publish ended and reports whether its worker goes on.
-func (r *engine) ended(it *item, p published) (goOn bool) {
+// finish records the result of a publish and reports whether its worker goes on.
+func (r *engine) finish(it *item, p published) (goOn bool) {
 	p.stopped = p.stopped || p.unsent && r.life.publishes.Err() != nil
 	if p.accepted() {
 		r.life.vitals.stamp(&r.life.vitals.published)
 	}
 	var info core.PublishInfo
-	r.do(func(s *state) { goOn, info = s.ended(it, p) })
+	r.do(func(s *state) { goOn, info = s.finish(it, p) })
 	if info.Result != "" {
 		r.obs.Published(info)
 	}
 	return goOn
 }
 
-func (s *state) ended(it *item, p published) (goOn bool, info core.PublishInfo) {
+func (s *state) finish(it *item, p published) (goOn bool, info core.PublishInfo) {
 	if it.timing.stuck {
 		return s.returned(it, p), info
 	}

@@ -78,7 +78,11 @@ func TestCompete(t *testing.T) {
 // The page has fewer tables, columns and rows than the terminal.
 func TestPageLeavesOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(file, []byte("# Page\n<!-- begin: drain -->\nold\n<!-- end: drain -->\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		file,
+		[]byte("# Page\n<!-- begin: drain -->\nold\n<!-- end: drain -->\n"),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	s := sample()

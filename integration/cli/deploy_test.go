@@ -63,7 +63,13 @@ func requireSelects(t *testing.T, by *metav1.LabelSelector, template corev1.PodT
 	selector, err := metav1.LabelSelectorAsMap(by)
 	fixture.NoError(t, err)
 	for name, value := range selector {
-		fixture.Check(t, template.Labels[name] == value, "the pods have %v, the selector is %v", template.Labels, selector)
+		fixture.Check(
+			t,
+			template.Labels[name] == value,
+			"the pods have %v, the selector is %v",
+			template.Labels,
+			selector,
+		)
 	}
 	fixture.Check(t, len(selector) > 0, "the selector is empty")
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"entgo.io/contrib/entgql"
 	entsql "entgo.io/ent/dialect/sql"
@@ -25,6 +26,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/entoutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/entclient"
 	_ "github.com/ormoutbox/ormoutbox/integration/internal/entclient/runtime" // the hooks and policies of the schema
+	"github.com/ormoutbox/ormoutbox/integration/internal/entplain"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -214,7 +216,7 @@ func TestTransactionerAndWithTx(t *testing.T) {
 		}
 		var kept context.Context
 		fixture.NoError(t, gqlServer(t, e.bare, func(ctx context.Context) error {
-			kept = context.WithoutCancel(ctx)
+			kept = context.WithoutCancel(ctx) //nolint:fatcontext // it is used after the request
 			return nil
 		})())
 		fixture.NoError(t, own(kept, "after"))
@@ -229,6 +231,24 @@ func TestTransactionerAndWithTx(t *testing.T) {
 			return errResolver
 		})() != nil, "the resolver failed, the mutation did not")
 		e.WantCount(t, "parents", 2)
+	})
+}
+
+// A client without the feature sql/execquery is refused too, also in a context that was derived.
+func TestWithTxBesideAPlainClient(t *testing.T) {
+	t.Parallel()
+	eachGQL(t, func(t *testing.T, e *gqlEnv) {
+		client := entplain.NewClient(entplain.Driver(e.ob.Driver()))
+		tx, err := client.Tx(t.Context())
+		fixture.NoError(t, err)
+		defer tx.Rollback()
+		ctx, cancel := context.WithTimeout(entplain.NewTxContext(t.Context(), tx), time.Minute)
+		defer cancel()
+		err = entoutbox.WithTx(context.WithoutCancel(ctx), client.Tx, func(context.Context, *entplain.Tx) error {
+			t.Error("the function ran")
+			return nil
+		})
+		fixture.WantError(t, err, core.ErrOtherTransactor)
 	})
 }
 

@@ -152,7 +152,8 @@ func (a *app) limitFlags(f *pflag.FlagSet, l *limits) {
 	f.Int64Var(&l.horizonLimit, "max-horizon", maxHorizon,
 		"transactions that a standby or slot holds up")
 	f.DurationVar(&l.skew, "max-skew", 2*time.Second, "difference of clocks")
-	f.Var((*span)(&l.dedupWindow), "dedup-window", "how long consumers remember events (default: what they have declared)")
+	f.Var((*span)(&l.dedupWindow), "dedup-window",
+		"how long consumers remember events (default: what they have declared)")
 	f.DurationVar(&l.overdue, "max-overdue", overdueAfter, "how long effects may be due")
 	f.DurationVar(&l.lease, "lease", 0, "lease of idempotency keys (default: of held keys)")
 	f.StringVar(&l.to, "to", "", "the broker of the relay (default: $OUTBOX_TO)")

@@ -21,8 +21,8 @@ func (a *app) planCommand(action ops.Action) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan [ROW-ID...] --reason TEXT",
 		Short: "Store which dead events to " + string(action) + ", and change nothing yet",
-		Long: fmt.Sprintf(`plan stores up to 10,000 dead events, by row id or filter, and changes none of them. Events that
-die later are not in the plan. outbox %s apply works it off.`, action),
+		Long: fmt.Sprintf(`plan stores up to 10,000 dead events, by row id or filter, and changes none of them. Events
+that die later are not in the plan. outbox %s apply works it off.`, action),
 		Example: fmt.Sprintf("  outbox %s plan --topic orders --reason 'schema repaired, INC-42'", action),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {

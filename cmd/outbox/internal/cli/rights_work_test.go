@@ -31,12 +31,18 @@ var rolesWork = map[string][]feature{
 		{"publish", (*actor).publishes}, {"backlog limit", (*actor).publishesWithin}, {"notify", (*actor).notifies},
 	},
 	"relay": {
-		{"look at tables", (*actor).checks}, {"pauses and rates", (*actor).readsPauses},
-		{"heartbeat", (*actor).beats}, {"history", (*actor).writesHistory}, {"publish", (*actor).relays},
-		{"retention", (*actor).cleansUp}, {"keys", (*actor).collects},
+		{"look at tables", (*actor).checks},
+		{"pauses and rates", (*actor).readsPauses},
+		{"heartbeat", (*actor).beats},
+		{"history", (*actor).writesHistory},
+		{"publish", (*actor).relays},
+		{"retention", (*actor).cleansUp},
+		{"keys", (*actor).collects},
 	},
 	"janitor": {
-		{"look at tables", (*actor).checks}, {"retention", (*actor).cleansUp}, {"keys", (*actor).collects},
+		{"look at tables", (*actor).checks},
+		{"retention", (*actor).cleansUp},
+		{"keys", (*actor).collects},
 		{"relays", (*actor).forgetsRelays},
 	},
 	"consumer": {{"consume", (*actor).consumes}},
@@ -78,15 +84,20 @@ func (a *actor) publishAll(cfg core.Config, events ...core.Event) {
 
 func (a *actor) publishes() {
 	key := core.NewEventID()
-	a.publishAll(core.Config{}, core.Event{Type: "a", Topic: "orders"}, core.Event{Type: "a", Topic: "orders", Key: key},
+	a.publishAll(
+		core.Config{},
+		core.Event{Type: "a", Topic: "orders"},
+		core.Event{Type: "a", Topic: "orders", Key: key},
 		core.Event{Type: "a", Topic: "orders", Key: key, TenantID: "acme"},
-		core.Event{Type: "a", Topic: "orders", Unordered: true, Delay: time.Hour})
+		core.Event{Type: "a", Topic: "orders", Unordered: true, Delay: time.Hour},
+	)
 	a.publishAll(core.Config{}, core.Event{Type: "a", Topic: "orders", Key: key})
 }
 
 func (a *actor) publishesWithin() {
 	limit := core.BacklogLimit{Rows: 1_000_000, Age: 1000 * time.Hour}
 	a.publishAll(core.Config{BacklogLimit: limit}, core.Event{Type: "a", Topic: "orders"})
+	a.must(errOf(a.repo().Backlog(a.Context(), 10))) // what the limit asks; Publish only logs that it fails
 }
 
 func (a *actor) notifies() { a.must(a.repo().Notify(a.Context())) }
@@ -194,9 +205,11 @@ func (a *actor) consumes() {
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), OnlyNewer: []string{"send"},
 	})
 	a.must(err)
+	var id string
 	for i, answer := range []error{nil, errNoTotal, core.Permanent(errNoTotal)} {
+		id = core.NewEventID()
 		res := in.Process(a.Context(), inbox.Message{
-			ID: core.NewEventID(), Topic: "orders", PartitionKey: "7", KeySeq: int64(i + 1),
+			ID: id, Topic: "orders", PartitionKey: "7", KeySeq: int64(i + 1),
 		}, func(context.Context, core.Tx, inbox.Message) error { return answer })
 		if answer == nil || !errors.Is(res.Err, errNoTotal) {
 			a.must(res.Err)
@@ -212,6 +225,7 @@ func (a *actor) consumes() {
 	if strings.Contains(log.String(), "denied") {
 		a.must(errors.New(log.String()))
 	}
+	a.admin.ok("inbox", "discard", id, "--consumer", consumer, "--reason", "x", "--yes")
 	a.must(errOf(in.Cleanup(a.Context())))
 	a.must(errOf(store.Cleanup(a.Context(), consumer, 0, 10)))
 	a.must(errOf(store.CleanupKeys(a.Context(), consumer, 0, 10)))
@@ -220,8 +234,11 @@ func (a *actor) consumes() {
 func (a *actor) keepsKeys() {
 	store, err := sqlonce.New(a.open(), sqlonce.Config{Dialect: a.dialect})
 	a.must(err)
-	for range 2 {
-		a.must(errOf(store.Register(a.Context(), "POST /orders", "example.com/a")))
+	a.must(errOf(store.Register(a.Context(), "POST /orders", "example.com/old")))
+	a.admin.exec("UPDATE idempotency_program SET seen_at = '2020-01-01 00:00:00'")
+	a.must(errOf(store.Register(a.Context(), "POST /orders", "example.com/a")))
+	if a.admin.rows("idempotency_program WHERE program = 'example.com/old'") > 0 {
+		a.must(errors.New("denied: an old program is not forgotten"))
 	}
 	runner, err := oncekey.New(oncekey.Config{Store: store, Lease: time.Second})
 	a.must(err)
@@ -233,7 +250,11 @@ func (a *actor) keepsKeys() {
 			a.must(err)
 		}
 	}
-	a.must(errOf(store.Cleanup(a.Context(), 10)))
+	a.admin.exec("UPDATE idempotency_key SET expires_at = created_at")
+	a.admin.await("old keys are deleted", func() bool {
+		a.must(errOf(store.Cleanup(a.Context(), 10)))
+		return a.admin.rows("idempotency_key") == 0
+	})
 }
 
 // executes enqueues an effect with its event, and executes it.
@@ -277,7 +298,12 @@ func (a *actor) examines() {
 // dies makes an event that is dead, and returns its row.
 func (a *actor) dies(topic string) (row string) {
 	a.admin.publish(core.Event{
-		Type: "a", Topic: topic, Key: core.NewEventID(), AggregateType: "order", AggregateID: topic, Payload: []byte(`{"a":1}`),
+		Type:          "a",
+		Topic:         topic,
+		Key:           core.NewEventID(),
+		AggregateType: "order",
+		AggregateID:   topic,
+		Payload:       []byte(`{"a":1}`),
 	})
 	a.admin.drain(core.Permanent(errNoTotal), core.BlockKey)
 	var dead []deadRow
@@ -388,6 +414,7 @@ var operatorsWork = []feature{
 	changes("effects redrive {effect} --reason x --yes"),
 	changes("effects discard {effect} --reason x --yes"),
 	{"erase", (*actor).erases},
+	{"inbox release", (*actor).releases},
 	{"reveal", func(a *actor) {
 		row, err := core.ParseRowID(a.dies(core.NewEventID()))
 		a.must(err)
@@ -441,9 +468,11 @@ var viewersWork = []feature{{"look", func(a *actor) {
 	a.must(json.Unmarshal([]byte(a.cli("list", "--topic", topic, "--json")), &page))
 	row := page.Events[0].ID
 	for _, command := range []string{
-		"status", "list", "list --status dead", "list --cause " + core.NewEventID(), "show " + row, "show " + row + " --payload",
+		"status", "list", "list --status dead", "list --cause " + core.NewEventID(), "show " + row,
+		"show " + row + " --payload",
 		"explain " + row, "dead", "groups", "audit", "audit --row " + row + " --json", "keys", "history", "inbox",
-		"inbox list", "effects", "effects list", "idempotency", "idempotency list", "pauses", "rates", "window list", "plans",
+		"inbox list", "effects", "effects list", "idempotency", "idempotency list", "pauses", "rates",
+		"window list", "plans",
 		"migrate status --tables all", "migrate validate --tables all", "redrive --all --dry-run",
 		"discard --all --dry-run", "pause orders --dry-run", "erase --aggregate order/1 --dry-run",
 		"replay plan --topic orders --dedup-window 1h --dry-run",

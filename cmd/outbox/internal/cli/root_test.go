@@ -236,8 +236,8 @@ A test writes this page from the commands.
 	b.WriteString("\nFlags of every command:\n\n")
 	fence(usages(root.PersistentFlags()))
 	shared := sharedFlags(root)
-	b.WriteString("\nFlags of several commands, which name them after \"Also\". A command that changes something has\n" +
-		"`--actor`, `--reason`, `--dry-run` and, if it asks, `--yes`. The filter is the flags that begin with\n" +
+	b.WriteString("\nFlags of several commands, which name them after \"Also\". A command that changes something\n" +
+		"has `--actor`, `--reason`, `--dry-run` and, if it asks, `--yes`. The filter is the flags that begin with\n" +
 		"\"only\". `--help` has the types of flags, and examples.\n\n")
 	fence(usages(shared))
 	first := map[string]string{}
@@ -268,7 +268,7 @@ func section(c *cobra.Command, shared *pflag.FlagSet) string {
 	for _, f := range ownFlags(c) {
 		if common := shared.Lookup(f.Name); common == nil || !sameFlag(common, f) {
 			flags.AddFlag(f)
-		} else if !slices.Contains(flagsOfChanges, f.Name) && !(filtered && strings.HasPrefix(f.Usage, "only")) {
+		} else if !slices.Contains(flagsOfChanges, f.Name) && (!filtered || !strings.HasPrefix(f.Usage, "only")) {
 			also = append(also, "--"+f.Name)
 		}
 	}

@@ -45,9 +45,9 @@ func (a *app) historyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history",
 		Short: "Print what relays did and what waited in the last hours or days",
-		Long: `history prints what relays did and what waited, in steps of time, up to seven days back and a minute
-late. Refusals during an outage are not counted. WAITING and OLDEST are the largest of a step, for all
-topics. "-" means that no relay wrote the number.`,
+		Long: `history prints what relays did and what waited, a row for each step of time. It goes back seven days,
+and is a minute late. Refusals during an outage are not counted. WAITING and OLDEST are the largest
+values of a step, for all topics. "-" means that no relay wrote the number.`,
 		Example: "  outbox history --since 24h --topic orders",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

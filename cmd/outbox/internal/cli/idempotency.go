@@ -59,7 +59,7 @@ func (a *app) idempotencyCommand() *cobra.Command {
 		Short: "Count the idempotency keys of requests and of other work, and list them",
 		Long: `idempotency counts the keys of each scope, such as a method and its route:
 
-  held       a process works under it
+  held       a process is doing the work
   abandoned  its process disappeared; the next request with the key takes over
   failed     the work failed; the next request with the key does it again
   done       the result is stored, until the key expires

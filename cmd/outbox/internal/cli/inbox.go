@@ -84,8 +84,8 @@ func (a *app) inboxCommand() *cobra.Command {
 
   failed      will be tried again when it is delivered again
   dead        given up: waits for a person
-  redriven    a person wants it processed: waits for its delivery
-  processing  another program wrote that it works on it`,
+  redriven    a person has redriven it: waits for its next delivery
+  processing  another program has marked it as in work`,
 		Example: "  outbox inbox list --status dead",
 	}, a.inboxListCommand(), a.inboxRedriveCommand(), a.inboxReleaseCommand(), a.inboxDiscardCommand())
 	c.Args = cobra.NoArgs

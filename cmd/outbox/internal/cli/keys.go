@@ -21,8 +21,8 @@ func (a *app) keysCommand() *cobra.Command {
 	c := group(&cobra.Command{
 		Use:   "keys",
 		Short: "List the keys that a dead event blocks: the event, why, and how many wait",
-		Long: `keys lists the keys that a dead event blocks, longest first. Redrive or discard the event that it
-names, and the key goes on.`,
+		Long: `keys lists the keys that a dead event blocks, the longest blocked first. Redrive or discard the event in
+the list, and the key goes on.`,
 		Example: "  outbox keys --topic orders",
 	}, a.keysResetCommand())
 	c.Args = cobra.NoArgs
@@ -82,10 +82,9 @@ func (a *app) keysResetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset --reason TEXT",
 		Short: "After a restore, or a failover that lost commits: number the events of each key from the table alone",
-		Long: `reset is one step after a restore from a backup, or after a failover that lost commits: docs/deploy.md
-has them all. Stop every process that publishes or relays, run reset, and start the processes. The next
-event of each key then gets its number from the table alone. reset waits for open transactions that
-publish.`,
+		Long: `reset is one step after a restore from a backup, or after a failover that lost commits: docs/deploy.md.
+Every process that publishes or relays must be stopped. Afterwards the next event of each key gets its
+number from the table alone. reset waits for open transactions that publish.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {

@@ -188,9 +188,9 @@ func (a *app) listCommand() *cobra.Command {
 		Short: "List events, without their payloads",
 		Long: `list lists events in the order of an index. A page may be short: its last line says how to go on.
 
-An event with status "in the log" is left to a reader of the log (walrelay, Debezium) and not known to
-be published; in --json it is done, and "log" is unconfirmed, unknown or published. --cause lists what
-an event caused, and walks up and down from there.`,
+An event with status "in the log" is left to a reader of the log (walrelay, Debezium), and may be
+unpublished. With --json its status is done, and "log" is unconfirmed, unknown or published. --cause
+lists the events that one event caused, then the whole chain above and below that event.`,
 		Example: "  outbox list --status pending --topic orders --key order/7",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

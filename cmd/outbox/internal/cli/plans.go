@@ -147,19 +147,20 @@ func radiusOf(p ops.StoredPlan) change {
 func (a *app) applyCommand(action ops.Action) *cobra.Command {
 	var o ops.RunOptions
 	var w who
-	long := `apply works off a stored plan, in the order of the keys. Ctrl-C pauses it, and apply goes on with it;
-after a crash, half a minute later. Exit code 4: the plan was stopped, paused or cancelled, or left
-events alone that have changed since or that a relay is publishing.`
+	long := `apply works off a stored plan, in the order of the keys. Ctrl-C pauses the plan: run apply again
+to go on, after a crash half a minute later. Exit code 4: the plan was stopped, paused or cancelled, or
+skipped events that have changed or that a relay is publishing.`
 	if action == ops.ActionRedrive {
 		long += `
 
 It redrives 1 event, then 10, then 500 at a time, and waits until each stage is published. If too many
-events fail again, it stops: remove the cause, and apply it again.`
+events fail again, the plan stops: remove the cause, and run apply again.`
 	}
 	if action == ops.ActionReplay {
 		long += `
 
-It works in stages, as outbox redrive apply. The new row of an event that fails is dead: redrive it.`
+apply works in stages, as outbox redrive apply. If a replayed event fails, its new row becomes dead:
+redrive that row.`
 	}
 	c := &cobra.Command{
 		Use:     "apply PLAN",

@@ -24,7 +24,7 @@ func (a *app) probeCommand() *cobra.Command {
 		Use:   "probe",
 		Short: "Ask the relay on this machine how it is, as a container's health check does",
 		Long: `probe asks /healthz of a relay that runs on this machine with --listen. It needs no database. Exit
-code 3: the relay is not well, or did not answer within 5 seconds.`,
+code 3: the relay is unhealthy, or did not answer within 5 seconds.`,
 		Example: "  outbox probe --listen :8080",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -45,7 +45,7 @@ code 3: the relay is not well, or did not answer within 5 seconds.`,
 			return a.probe(ctx, "http://"+net.JoinHostPort(host, port)+path)
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", "", "the address that the relay has (default: $OUTBOX_LISTEN)")
+	c.Flags().StringVar(&listen, "listen", "", "the value of --listen of the relay (default: $OUTBOX_LISTEN)")
 	c.Flags().BoolVar(&ready, "ready", false, "ask /readyz in place of /healthz")
 	return c
 }

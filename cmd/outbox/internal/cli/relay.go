@@ -43,7 +43,7 @@ func (f *relayFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.publishTimeout, "publish-timeout", 5*time.Second, "time limit of a publish")
 	flags.DurationVar(&f.pollInterval, "poll-interval", pollEvery, "pause between polls of the table")
 	flags.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 20*time.Second,
-		"time to stop; kill it no earlier")
+		"time to stop; kill the process no earlier")
 	f.keep = 7 * 24 * time.Hour
 	flags.Var((*span)(&f.keep), "keep", "how long published events stay")
 	flags.Var((*span)(&f.keepDiscarded), "keep-discarded",
@@ -94,8 +94,8 @@ topics effect.* need a relay in a service. Brokers:
 Each flag is also a variable of the environment: --poll-interval is OUTBOX_POLL_INTERVAL.
 
 --slot reads the log of PostgreSQL in place of polling the table: docs/walrelay.md. One process reads a
-slot, and others with the same slot stand by. A slot with another name first publishes again what
-another slot has published.
+slot, and others with the same slot stand by. A slot with a new name first publishes again every
+event of the log that the table still has.
 
 --listen serves /metrics and two probes with JSON (docs/operations.md):
 

@@ -36,8 +36,8 @@ func (f *logFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.slot, "slot", "", "read the log of PostgreSQL by this slot, and do not poll")
 	flags.BoolVar(&f.create, "create-slot", false, "make the slot, its publication and its table")
 	flags.BoolVar(&f.failover, "failover-slot", false, "new slots follow to standbys (PostgreSQL 17)")
-	flags.StringVar(&f.repair, "repair-slot", "lost", "repair a slot that is lost, also one that was moved (always), "+
-		"or none (never)")
+	flags.StringVar(&f.repair, "repair-slot", "lost", "repair a lost slot (lost), also a moved slot (always), "+
+		"or no slot (never)")
 }
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)

@@ -57,7 +57,7 @@ Repair the consumer first, and let it run. release counts the messages by cause,
 
 It waits until the first message is processed, then sends 4, 16, up to 256 at a time. If a message is
 given up again, or is not processed within --wait, release stops (exit code 4), and the rest stays in
-the queue: repeat it later. A message is processed once, even after a kill.
+the queue: repeat the command later. A message is processed once, even after a kill.
 
 --from is an address as in outbox relay --to, with the name of the queue at its end:
 
@@ -85,8 +85,8 @@ Inbox.Release in the service.`,
 	f := c.Flags()
 	f.StringVar(&r.consumer, "consumer", "", "whose poison queue it is")
 	f.StringVar(&r.from, "from", "", "the poison queue")
-	f.StringVar(&r.to, "to", "", "the broker of the topics (default: that of --from)")
-	f.StringVar(&r.group, "group", "", "Kafka: a group of its own, which remembers what was released "+
+	f.StringVar(&r.to, "to", "", "the broker of the topics (default: the broker of --from)")
+	f.StringVar(&r.group, "group", "", "Kafka: the consumer group that remembers what was released "+
 		"(default: CONSUMER.release)")
 	f.StringVar(&r.handler, "handler", "", "of this handler")
 	f.StringArrayVar(&r.events, "event", nil, "only this event; repeatable")

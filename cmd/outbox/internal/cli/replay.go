@@ -27,10 +27,10 @@ func (a *app) replayPlanCommand() *cobra.Command {
 		Use:   "plan [ROW-ID...] --reason TEXT",
 		Short: "Store which done events to replay, and change nothing yet",
 		Long: `plan stores which done events to publish again, and publishes nothing; outbox replay apply works it off.
-Consumers skip events that they remember. If one of the events is older than a consumer of its topic
-declares to remember (outbox window), the plan is refused, because that consumer would handle it twice.
---dedup-window is the time of consumers that declared none. --cause selects what one event caused, such
-as outputs that a broker lost. More than --limit events are refused.`,
+Consumers skip events that they remember. If a consumer no longer remembers one of the events, by its
+declaration (outbox window), the plan is refused, because that consumer would handle the event twice.
+--dedup-window stands in for consumers that declared nothing. --cause selects the events that one event
+caused, such as outputs that a broker lost. More than --limit events are refused.`,
 		Example: "  outbox replay plan --topic orders --since 2h --reason 'lost, INC-7'",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := w.check(); err != nil {
@@ -60,7 +60,7 @@ as outputs that a broker lost. More than --limit events are refused.`,
 	flags.Var((*span)(&o.DedupWindow), "dedup-window",
 		"how long consumers remember events (default: what they have declared)")
 	flags.BoolVar(&o.BeyondWindows, "beyond-windows", false,
-		"--dedup-window holds for every consumer: some handle events twice")
+		"use --dedup-window for every consumer: some may handle events twice")
 	flags.IntVar(&o.Limit, "limit", 0, "events of the plan (default: 10000, the most)")
 	w.dryRunFlag(c)
 	return c

@@ -149,15 +149,15 @@ address of the database:
   user:password@tcp(host:3306)/database
   sqlite:path/to/file.db
 
-A command that changes something prints what it is about, and asks; without a terminal it needs
---yes. Actor and reason are stored: outbox audit. --dry-run changes nothing, and ends with the exit
-code of the change.
+A command that changes something prints what would change, and asks. Without a terminal it needs
+--yes. outbox audit lists actors and reasons. --dry-run changes nothing, and has the exit code that
+the change would have.
 
 Results go to the standard output, everything else to the standard error. Durations are 90s, 2h30m
 or 7d. A plus after a number means that counting stopped there. Control characters are escaped, except
 with --json. NO_COLOR turns colors off.
 
-With --json a command prints one object, tail one for each event, and relay logs JSON:
+With --json a command prints one object, or tail one for each event. relay logs JSON:
 
   - A list has the name of its content, such as events: [] if empty, null if unknown.
   - "more": there may be more rows. --after with "next" prints the next page; without "next", raise
@@ -169,7 +169,7 @@ Exit codes:
   1  failed, or not found
   2  wrong use of a command or flag
   3  unhealthy: the command worked, and found something wrong
-  4  partly done: fewer were changed than you named or selected; what was done stays
+  4  partly done: fewer rows changed than you named or selected, and these stay changed
   5  refused: nobody confirmed it`,
 		SilenceUsage: true, SilenceErrors: true,
 		SuggestionsMinimumDistance: 2,

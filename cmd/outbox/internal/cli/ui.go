@@ -54,9 +54,9 @@ only behind a proxy with TLS. A service mounts the page with module outboxui and
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&u.listen, "listen", "127.0.0.1:8080", "address of the page; port 0 is any that is free")
+	f.StringVar(&u.listen, "listen", "127.0.0.1:8080", "address of the page; port 0: any free port")
 	f.BoolVar(&u.anyAddress, "any-address", false, "listen beyond loopback")
-	f.StringVar(&u.environment.Name, "environment", "", "name of the environment, as production")
+	f.StringVar(&u.environment.Name, "environment", "", "name of the environment, such as production")
 	f.StringVar(&u.environment.Colour, "colour", "slate", "slate, violet, pink, teal or brown")
 	f.StringVar(&u.name, "name", "outbox", "name of the outbox")
 	f.StringSliceVar(&u.rights, "rights", []string{"see", "reveal", "act"}, "what the page may do: see, reveal, act")

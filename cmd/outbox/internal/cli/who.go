@@ -26,7 +26,7 @@ func (w *who) reasonFlags(c *cobra.Command) {
 func (w *who) yesFlag(c *cobra.Command) { c.Flags().BoolVar(&w.yes, "yes", false, "do not ask") }
 
 func (w *who) dryRunFlag(c *cobra.Command) {
-	c.Flags().BoolVar(&w.dryRun, "dry-run", false, "print what it is about, and change nothing")
+	c.Flags().BoolVar(&w.dryRun, "dry-run", false, "print what would change, and change nothing")
 }
 
 // either returns is, or would in a dry run.

@@ -102,7 +102,8 @@ func TestKeyWithTwoTopics(t *testing.T) {
 			true,
 		},
 		{"aggregate", nil, []core.Event{
-			{Type: "a", AggregateType: "order", AggregateID: "7"}, {Type: "b", AggregateType: "order", AggregateID: "7"},
+			{Type: "a", AggregateType: "order", AggregateID: "7"},
+			{Type: "b", AggregateType: "order", AggregateID: "7"},
 		}, false},
 		{
 			"routes",
@@ -118,7 +119,9 @@ func TestKeyWithTwoTopics(t *testing.T) {
 		},
 		{"topics", nil, []core.Event{{Type: "a", Topic: "x", Key: key}, {Type: "b", Topic: "y", Key: key}}, false},
 		{"other keys", nil, []core.Event{{Type: "a", Key: "1"}, {Type: "b", Key: "2"}}, false},
-		{"tenants", nil, []core.Event{{Type: "a", Key: key, TenantID: "1"}, {Type: "b", Key: key, TenantID: "2"}}, false},
+		{"tenants", nil, []core.Event{
+			{Type: "a", Key: key, TenantID: "1"}, {Type: "b", Key: key, TenantID: "2"},
+		}, false},
 		{
 			"unordered", nil,
 			[]core.Event{{Type: "a", Key: key, Unordered: true}, {Type: "b", Key: key, Unordered: true}},

@@ -468,9 +468,11 @@ var viewersWork = []feature{{"look", func(a *actor) {
 	a.must(json.Unmarshal([]byte(a.cli("list", "--topic", topic, "--json")), &page))
 	row := page.Events[0].ID
 	for _, command := range []string{
-		"status", "list", "list --status dead", "list --cause " + core.NewEventID(), "show " + row, "show " + row + " --payload",
+		"status", "list", "list --status dead", "list --cause " + core.NewEventID(), "show " + row,
+		"show " + row + " --payload",
 		"explain " + row, "dead", "groups", "audit", "audit --row " + row + " --json", "keys", "history", "inbox",
-		"inbox list", "effects", "effects list", "idempotency", "idempotency list", "pauses", "rates", "window list", "plans",
+		"inbox list", "effects", "effects list", "idempotency", "idempotency list", "pauses", "rates",
+		"window list", "plans",
 		"migrate status --tables all", "migrate validate --tables all", "redrive --all --dry-run",
 		"discard --all --dry-run", "pause orders --dry-run", "erase --aggregate order/1 --dry-run",
 		"replay plan --topic orders --dedup-window 1h --dry-run",

@@ -38,7 +38,7 @@ func main() {
 	check(db.Use(outbox))
 	relayed := make(chan error, 1)
 	relaying, end := context.WithCancel(context.Background())
-	go func() { relayed <- outbox.Run(relaying) }() // the relay: publishes what was committed
+	go func() { relayed <- outbox.Run(relaying) }()
 
 	for ctx.Err() == nil { // until Ctrl-C
 		order := Order{Cents: 4200}

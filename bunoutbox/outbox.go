@@ -77,8 +77,9 @@ func (o *Outbox) ready() error {
 
 // Config configures the outbox. It has every setting of core.Config except the Repository. It also
 // has the place of the tables (AutoCreate, Schema, Prefix), and can name an existing outbox to
-// share (Outbox). Config is the same for every ORM. The zero value is usable: events are inserted
-// into the existing tables, and another process relays them. New and Open report mistakes.
+// share (Outbox). Package core/adapter lists the fields, the same for every ORM. The zero value is
+// usable: events are inserted into the existing tables, and another process relays them. New and
+// Open report mistakes.
 type Config = adapter.Config
 
 // Open opens a pool with the driver of that name, as sql.Open does, and makes a *bun.DB and the

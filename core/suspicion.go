@@ -14,11 +14,12 @@ import (
 )
 
 // suspicions logs, each once, what a correct program seldom has: a topic in Routes that is almost
-// another one, an event whose type Routes seem to misspell, and an event whose topic differs from the
+// another one, an event whose type or topic Routes seem to misspell, and an event whose topic differs from the
 // topic of an earlier event of its key.
 type suspicions struct {
 	logger *slog.Logger
 	routed []string // the types in Routes
+	topics []string // the topics in Routes
 
 	left  atomic.Int64 // how many more events of keys are looked at
 	mu    sync.Mutex
@@ -62,6 +63,7 @@ func (s *suspicions) compareTopics(cfg *Config) {
 	}
 	for _, typ := range s.routed {
 		for _, topic := range cfg.Routes[typ] {
+			s.topics = append(s.topics, topic)
 			if near := spelling.Near(topic, topics); near != "" && !slices.Contains(topics, topic) {
 				s.logger.Warn("outbox: Routes has a topic that is almost another one: if it is misspelled, its events "+
 					"go where nobody reads", "type", errtext.Clip(typ, 64), "topic", errtext.Clip(topic, 64), "almost",
@@ -97,6 +99,10 @@ func (s *suspicions) lookAtType(ctx context.Context, typ string, topics []string
 		s.logger.WarnContext(ctx, "outbox: Routes has a type that is almost that of an event, which has no route: "+
 			"if it is misspelled in Routes, correct it there", "type", errtext.Clip(typ, 64), "in_routes",
 			errtext.Clip(near, 64), "topic", errtext.Clip(topics[0], 64))
+	} else if near := spelling.Near(topics[0], s.topics); near != "" && !slices.Contains(s.topics, topics[0]) {
+		s.logger.WarnContext(ctx, "outbox: Routes has a topic that is almost that of an event, which has no route: "+
+			"if it is misspelled in Routes, correct it there; otherwise the events of one aggregate may have no order",
+			"type", errtext.Clip(typ, 64), "in_routes", errtext.Clip(near, 64), "topic", errtext.Clip(topics[0], 64))
 	}
 }
 

@@ -68,6 +68,21 @@ func TestMisspelledTopic(t *testing.T) {
 	}
 }
 
+// A route whose topic is almost the aggregate's topic takes one type away from the aggregate's events.
+// The first event without a route logs that, once.
+func TestMisspelledAggregateTopic(t *testing.T) {
+	placed := core.Event{Type: "order.placed", AggregateType: "order", AggregateID: "7"}
+	paid := core.Event{Type: "order.paid", AggregateType: "order", AggregateID: "7"}
+	got := publishedWith(t, map[string][]string{"order.placed": {"orders"}}, placed, paid, paid)
+	if len(got) != 1 || !strings.Contains(got[0], "type=order.paid in_routes=orders topic=order") {
+		t.Errorf("%q", got)
+	}
+	routes := map[string][]string{"order.placed": {"orders", "order"}}
+	if got := publishedWith(t, routes, paid); len(got) != 1 || !strings.Contains(got[0], "almost=orders") {
+		t.Errorf("topics that are both in Routes are compared by New only: %q", got)
+	}
+}
+
 // Events of one key in two topics have no order. That is logged once, unless the program has chosen
 // both topics.
 func TestKeyWithTwoTopics(t *testing.T) {

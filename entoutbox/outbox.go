@@ -92,9 +92,10 @@ func (o *Outbox) Driver() dialect.Driver { return o.driver }
 
 // Config configures the outbox. It has every setting of core.Config except the Repository. It also
 // has the place of the tables (AutoCreate, Schema, Prefix), and can name an existing outbox to
-// share (Outbox). Config is the same for every ORM. The zero value is usable: events are inserted
-// into the existing tables, and another process relays them. New and Open report mistakes. Ent's
-// migration can create the tables too, without AutoCreate: see package entschema.
+// share (Outbox). Package core/adapter lists the fields, the same for every ORM. The zero value is
+// usable: events are inserted into the existing tables, and another process relays them. New and
+// Open report mistakes. Ent's migration can create the tables too, without AutoCreate: see package
+// entschema.
 type Config = adapter.Config
 
 // Open opens a pool with the driver of that name, as sql.Open does. It makes the outbox of its

@@ -100,7 +100,8 @@ func RequireNothingRecorded(t testing.TB, models ...any) {
 		}
 		t.Fatalf("outboxtest: %d events of this %T still wait (%q): nothing took them when the model was stored; is "+
 			"the outbox installed on the database handle that stored it "+
-			"(db.Use(plugin) of GORM, outbox.DB() of Bun), and did the transaction commit?", len(events), m, types)
+			"(db.Use(plugin) of GORM, outbox.DB() of Bun), did a method of the ORM store it (no plugin sees raw SQL), "+
+			"and did the transaction commit?", len(events), m, types)
 	}
 }
 

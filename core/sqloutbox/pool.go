@@ -216,6 +216,7 @@ func aloneConnOf(dc any) aloneConn {
 
 // howToCreate is the advice in errors about missing tables. It lists every way, because a
 // Repository cannot tell its caller.
-const howToCreate = "create or upgrade the tables with AutoCreate of gormoutbox.Config, bunoutbox.Config, " +
-	"entoutbox.Config or sqloutbox.OpenConfig, with Migrate of the sqloutbox.Repository, with the files that " +
-	"sqloutbox.Migrations returns, or in Ent's migration with package entschema"
+const howToCreate = "create or upgrade the tables with \"outbox migrate up\", with the files of " +
+	"\"outbox migrate get\" or of sqloutbox.Migrations, with AutoCreate of gormoutbox.Config, bunoutbox.Config, " +
+	"entoutbox.Config or sqloutbox.OpenConfig, with Migrate of the sqloutbox.Repository, or in Ent's migration " +
+	"with package entschema"

@@ -172,6 +172,9 @@ func TestTutorialKill(t *testing.T) {
 		return !unpublished()
 	})
 	shop.stop(t)
+	if status := outbox(t, dir, "status"); !strings.Contains(status, "\npending 0,") {
+		t.Errorf("the shop leaves events behind, although it ends by itself:\n%s", status)
+	}
 	orders := 0
 	_, err := fmt.Sscanf(lastLine(shop), "the book has %d paid orders", &orders)
 	fixture.NoError(t, err)

@@ -134,7 +134,7 @@ func TestHealth(t *testing.T) {
 		h := ob.Health(t.Context())
 		if problems := strings.Join(h.Problems, "\n"); !h.Live || h.Ready ||
 			!strings.Contains(problems, "outbox_event") ||
-			!strings.Contains(problems, "upgrade the tables with AutoCreate") {
+			!strings.Contains(problems, "upgrade the tables with \"outbox migrate up\"") {
 			t.Errorf("without tables: %+v", h)
 		}
 		fixture.NoError(t, repo.Migrate(t.Context()))

@@ -44,7 +44,7 @@ func main() {
 	check(router.Run(ctx))
 	var invoices, orders int64
 	check(db.Model(&Invoice{}).Where("paid").Count(&invoices).Error)
-	check(db.Model(&Invoice{}).Distinct("order_id").Count(&orders).Error)
+	check(db.Model(&Invoice{}).Where("paid").Distinct("order_id").Count(&orders).Error)
 	fmt.Println("the book has", invoices, "paid invoices of", orders, "orders")
 }
 

@@ -37,7 +37,8 @@ func main() {
 	outbox := gormoutbox.Plugin(gormoutbox.Config{Publisher: publisher, AutoCreate: true})
 	check(db.Use(outbox))
 	relayed := make(chan error, 1)
-	go func() { relayed <- outbox.Run(ctx) }() // the relay: publishes what was committed
+	relaying, end := context.WithCancel(context.Background())
+	go func() { relayed <- outbox.Run(relaying) }()
 
 	for ctx.Err() == nil { // until Ctrl-C
 		order := Order{Cents: 4200}
@@ -47,6 +48,7 @@ func main() {
 		time.Sleep(10 * time.Millisecond)
 	}
 
+	end() // after the last commit
 	check(<-relayed)
 	check(publisher.Close(context.Background()))
 	var orders int64

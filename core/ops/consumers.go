@@ -10,7 +10,7 @@ import (
 // MaxMessages is how many messages one call of RedriveMessages or DiscardMessages changes.
 const MaxMessages = 500
 
-// Consumers are the handlers of the consumers in reach.
+// Consumers has the handlers whose inbox is in reach.
 type Consumers struct {
 	// There: the database has an inbox. Otherwise Handlers is empty.
 	There    bool            `json:"there"`

@@ -118,8 +118,8 @@ var (
 	ErrOtherDatabase = errors.New("outbox: transaction of another database")
 
 	// ErrOtherTransactor: RunInTx was called with a context that carries an open transaction of the
-	// same *sql.DB, begun by something else: by the Transactor of another ORM, or by other means of
-	// the same one. A second transaction would commit although the first one may roll back, and the
+	// same *sql.DB, begun by something else: by the Transactor of another ORM, or by the same ORM
+	// without it. A second transaction would commit although the first one may roll back, and the
 	// two might wait for each other. Nothing was begun. Use one Transactor for both, for example
 	// for the inbox and for its handlers. If a transaction of its own is intended, take the outer
 	// one out of the context: ContextWithTx(ctx, nil).

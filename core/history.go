@@ -34,7 +34,7 @@ type Historian interface {
 
 // HistoryCounts counts results of the events of one topic.
 type HistoryCounts struct {
-	Topic     string // empty: of all topics that a relay does not count apart
+	Topic     string // empty: all topics that a relay does not count separately
 	Published int64  // accepted by the destination
 	Refused   int64  // refused, and tried again. Outages are not among them
 	Died      int64  // refused, and given up

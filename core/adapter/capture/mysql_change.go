@@ -165,8 +165,8 @@ func (c *Capture) qualify(table string) {
 	c.st.Columns = columns
 }
 
-// unfound executes a statement that has no row to change. It runs as it is, because a condition
-// that is never true would hide the errors of its own.
+// unfound executes a statement that has no row to change. The statement is sent unchanged: a
+// condition that is never true would hide errors of its own condition.
 func (c *Capture) unfound(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
 	res, err := s.Send(ctx, text, args)
 	if err != nil {

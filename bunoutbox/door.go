@@ -164,7 +164,7 @@ func (d *door) QueryRowContext(ctx context.Context, query string, args ...any) *
 }
 
 var (
-	errOther = errors.New("outbox: the query has sent another statement than its hooks have seen")
+	errOther = errors.New("outbox: the query sent a statement other than the one that its hooks saw")
 	errTwice = errors.New("outbox: the query has sent its statement twice: do not use one query in two goroutines")
 )
 

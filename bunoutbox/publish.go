@@ -61,7 +61,7 @@ func TxOf(ctx context.Context, tx bun.IDB) (core.Tx, error) {
 			return sqltx.TxOf(ctx, tx.Conn)
 		}
 	case *bun.DB:
-		return nil, fmt.Errorf("%w: a *bun.DB is none; use RunInTx or BeginTx and give the bun.Tx",
+		return nil, fmt.Errorf("%w: a *bun.DB is not in one; use RunInTx or BeginTx and give the bun.Tx",
 			core.ErrNoTransaction)
 	}
 	return nil, fmt.Errorf("%w: got %T; give the bun.Tx", core.ErrNoTransaction, tx)

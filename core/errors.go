@@ -76,7 +76,7 @@ var (
 
 	// ErrNoRelay: Run was called on an Outbox without Config.Relay. Set it to relay.Config{} of package
 	// core/relay.
-	ErrNoRelay = errors.New("outbox: no relay configured")
+	ErrNoRelay = errors.New("outbox: no relay configured: set Config.Relay to relay.Config{} of package core/relay")
 
 	// ErrNoTables: the tables, or some of their columns, are not in the database. Create them with
 	// AutoCreate in the Config of your adapter, Migrate of sqloutbox.Repository, the files of
@@ -87,7 +87,7 @@ var (
 	ErrTablesDiffer = errors.New("outbox: tables differ")
 
 	// ErrRunning: Run was called while it already runs.
-	ErrRunning = errors.New("outbox: already running")
+	ErrRunning = errors.New("outbox: Run runs already: call it once")
 
 	// ErrStopped: Drain found destinations whose breaker is open; their events are still in the
 	// table.

@@ -141,7 +141,7 @@ func (o *Outbox) Pause(ctx context.Context, req PauseRequest) error {
 	if len(held) >= maxSettings && !slices.ContainsFunc(held, func(p Pause) bool {
 		return p.All == req.All && p.Topic == req.Topic && p.Tenant == req.Tenant
 	}) {
-		return invalid("%d pauses hold, and relays read no more: resume some of them first", len(held))
+		return invalid("%d pauses hold, the most that relays read: resume some of them first", len(held))
 	}
 	if req.DryRun {
 		return nil
@@ -198,7 +198,7 @@ func (o *Outbox) SetRate(ctx context.Context, req RateRequest) error {
 	}
 	if ends := req.PerSecond == 0 && req.InFlight == 0; len(set) >= maxSettings && !ends &&
 		!slices.ContainsFunc(set, func(r Rate) bool { return r.Topic == req.Topic }) {
-		return invalid("%d destinations have a rate, and relays read no more: end some of them first", len(set))
+		return invalid("%d destinations have a rate, the most that relays read: end some of them first", len(set))
 	}
 	if req.DryRun {
 		return nil

@@ -314,7 +314,7 @@ func CheckRecorder(r *Recorder) error {
 	if foreign == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %q (%s) belongs to the value on which it was recorded: store that one, by its pointer, "+
-		"or call Adopt (it moved here) or Forget (this is another one) on the copy",
+	return fmt.Errorf("%w: %q (%s) belongs to the value on which it was recorded: save that value by its pointer, "+
+		"or call on the copy Adopt, if the model moved there, or Forget, if the copy is another thing",
 		ErrRecorderCopied, errtext.Clip(foreign.Type, 64), foreign.ID)
 }

@@ -29,7 +29,7 @@ const backlogLimit = 100_000
 func (in *Inbox) Backlog(ctx context.Context) ([]Backlog, error) {
 	desk, ok := in.cfg.Store.(Desk)
 	if !ok {
-		return nil, fmt.Errorf("inbox: a %T is no Desk: %w", in.cfg.Store, errors.ErrUnsupported)
+		return nil, fmt.Errorf("inbox: the Store %T is no Desk: %w", in.cfg.Store, errors.ErrUnsupported)
 	}
 	return desk.Backlog(ctx, backlogLimit)
 }

@@ -147,7 +147,7 @@ func (c Config) Validate() error {
 func (c Config) checkPauses(name string) error {
 	switch {
 	case c.MaxRetryPause < 0:
-		return fmt.Errorf("inbox: %s.MaxRetryPause %s is negative: RetryPause is the one to switch pauses off", name,
+		return fmt.Errorf("inbox: %s.MaxRetryPause %s is negative: a negative RetryPause switches pauses off", name,
 			c.MaxRetryPause)
 	case c.RetryPause > c.MaxRetryPause && c.MaxRetryPause > 0:
 		return fmt.Errorf("inbox: %s.RetryPause %s is longer than MaxRetryPause %s", name, c.RetryPause,

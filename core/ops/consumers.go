@@ -82,7 +82,7 @@ func (a *API) changeMessages(ctx context.Context, action string, req MessageRequ
 	case a.beside.Inbox == nil:
 		return 0, noTables("an inbox")
 	case len(req.Keys) == 0 || len(req.Keys) > MaxMessages:
-		return 0, invalid("%d messages are not between 1 and %d", len(req.Keys), MaxMessages)
+		return 0, invalid("%d messages in one call: give 1 to %d", len(req.Keys), MaxMessages)
 	}
 	records := make([]core.AuditRecord, len(req.Keys))
 	for i, k := range req.Keys {

@@ -227,7 +227,7 @@ func (p *Plan) check() error {
 	case len(p.IDs) > MaxPlan:
 		return invalid("the plan has %d events, more than %d", len(p.IDs), MaxPlan)
 	case p.digest() != p.Digest || len(p.Seen) != len(p.IDs):
-		return fmt.Errorf("%w: its digest is %.64q and its events have %s", ErrPlanChanged, p.Digest, p.digest())
+		return fmt.Errorf("%w: its digest is %.64q, and its events give %s", ErrPlanChanged, p.Digest, p.digest())
 	}
 	return nil
 }

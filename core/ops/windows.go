@@ -108,7 +108,7 @@ func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 // DeclareWindow.
 func (a *API) WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn bool, err error) {
 	if req.Keep != 0 {
-		return false, invalid("a window is withdrawn whatever its {Keep} is: set none")
+		return false, invalid("leave out {Keep}: a window is withdrawn whatever it is")
 	}
 	if err := req.check(); err != nil {
 		return false, err

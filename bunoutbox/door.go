@@ -52,7 +52,7 @@ type query interface {
 	NewRaw(query string, args ...any) *bun.RawQuery
 }
 
-// newDoor returns the door of a statement, nil if it is none on a model.
+// newDoor returns the door of a statement on a model, else nil.
 func newDoor(event *bun.QueryEvent) *door {
 	model, ok := event.Model.(bun.TableModel)
 	if !ok {

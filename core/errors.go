@@ -162,7 +162,7 @@ func (e *FieldError) Text(name func(field string) string) string {
 	return text
 }
 
-// invalid is the error of a request that makes no sense.
+// invalid returns an error that wraps ErrInvalidRequest.
 func invalid(format string, args ...any) error {
 	return &FieldError{Err: ErrInvalidRequest, Format: format, Args: args}
 }

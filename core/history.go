@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// HistorySlot is the time that one row of the history stands for. Slots begin at full five
-	// minutes of UTC, by the database's clock.
+	// HistorySlot is the time that one row of the history covers. Slots begin at full five minutes
+	// of UTC, by the database's clock.
 	HistorySlot = 5 * time.Minute
 	// HistoryKept is how long the history goes back.
 	HistoryKept = 7 * 24 * time.Hour

@@ -241,8 +241,8 @@ func (r *Recorder) outboxRecorder() *Recorder { return r }
 // HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx
 // and then calls ended with the outcome that tx reports, or with RolledBack when Publish failed. tx
 // must be tracked: otherwise nothing reports whether the events are still to be stored. ended may
-// be called on any goroutine. If CheckRecorder returns an error, so does HandOver, and no event is
-// taken. For adapters.
+// be called on any goroutine. If CheckRecorder returns an error, HandOver returns it and takes no
+// event. For adapters.
 func (r *Recorder) HandOver() (events []Event, ended func(Outcome), err error) {
 	if err := CheckRecorder(r); err != nil {
 		return nil, func(Outcome) {}, err

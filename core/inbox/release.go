@@ -37,7 +37,7 @@ const (
 	HeaderParkedReason   = "reason_poisoned"   // the error for which it was given up
 	HeaderParkedTopic    = "topic_poisoned"    // where it was consumed; required by Release
 	HeaderParkedHandler  = "handler_poisoned"  // Key.Handler; default: Config.Handler
-	HeaderParkedConsumer = "consumer_poisoned" // Key.Consumer; Release leaves messages of others alone
+	HeaderParkedConsumer = "consumer_poisoned" // Key.Consumer; Release skips other consumers
 	HeaderParkedAt       = "poisoned_at"       // when it was parked: RFC 3339, UTC
 )
 

@@ -149,7 +149,7 @@ type GroupRequest struct {
 	Fingerprint string // Group.Fingerprint
 	Actor       string // the person, at most 255 bytes
 	Reason      string // at most 1024 bytes
-	DryRun      bool   // the request is checked as ever, and nothing is changed
+	DryRun      bool   // checks the request and changes nothing
 }
 
 // GroupNote is the stored note and state of a group of failures.

@@ -51,7 +51,7 @@ type WindowRequest struct {
 	Keep     time.Duration // see Window.Keep; more than 0
 	Actor    string        // at most 255 bytes
 	Reason   string        // at most 1024 bytes
-	DryRun   bool          // the request is checked and answered as ever, and nothing is changed
+	DryRun   bool          // checks and answers the request, and changes nothing
 }
 
 // AuditReason is the reason of the audit row about the request.

@@ -176,7 +176,7 @@ func ExampleOutbox_CountAudit() {
 	// Output: map[pause:1] <nil>
 }
 
-// The second step after a failover that lost commits: the services that publish are stopped.
+// After a failover that lost commits, while the services that publish are stopped.
 func ExampleOutbox_ResetKeys() {
 	ctx := context.Background()
 	table := outboxtest.NewRepository()

@@ -75,10 +75,11 @@ func (o *Outbox) operated(action OperatorAction, rows int, start time.Time) {
 	}
 }
 
-// ResetKeys is the second step after a failover or a restore that lost commits, before writers
-// resume. From then on the table alone, and no process's memory, decides the order of the next
-// event of each key. An audit row records actor and reason. Both are required, actor with up to 255
-// bytes and reason with up to 1024. ResetKeys returns the number of keys.
+// ResetKeys makes the table alone decide the number of the next event of each key. Call it after a
+// restore from a backup or a failover that lost commits, when every process that publishes or
+// relays is stopped, and before writers resume. An audit row records actor and reason. Both are
+// required, actor with up to 255 bytes and reason with up to 1024. ResetKeys returns the number of
+// keys.
 func (o *Outbox) ResetKeys(ctx context.Context, actor, reason string) (changed int, err error) {
 	if err := checkWho(actor, reason); err != nil {
 		return 0, err

@@ -20,10 +20,9 @@ type suspicions struct {
 	logger *slog.Logger
 	routed []string // the types in Routes
 
-	types sync.Map // the types without a route that were compared, by name
-
 	left  atomic.Int64 // how many more events of keys are looked at
 	mu    sync.Mutex
+	types map[string]bool // the types without a route that were compared
 	first map[orderedKey]destination
 }
 
@@ -37,16 +36,18 @@ type destination struct {
 	chosen bool
 }
 
-// At most so many events of keys are looked at, and so many keys are remembered. A program shows such
-// a mistake with its first events.
+// At most so many events of keys are looked at, and so many keys and types are remembered. A program
+// shows such a mistake with its first events.
 const (
 	suspectedEvents = 10_000
 	suspectedKeys   = 1_000
+	suspectedTypes  = 1_000
 )
 
 func newSuspicions(cfg *Config) *suspicions {
 	s := &suspicions{
-		logger: cfg.Logger, routed: slices.Sorted(maps.Keys(cfg.Routes)), first: map[orderedKey]destination{},
+		logger: cfg.Logger, routed: slices.Sorted(maps.Keys(cfg.Routes)), types: map[string]bool{},
+		first: map[orderedKey]destination{},
 	}
 	s.left.Store(suspectedEvents)
 	s.compareTopics(cfg)
@@ -83,7 +84,13 @@ func (s *suspicions) look(ctx context.Context, e *Event, topics []string, routed
 }
 
 func (s *suspicions) lookAtType(ctx context.Context, typ string, topics []string) {
-	if _, compared := s.types.LoadOrStore(typ, true); compared {
+	s.mu.Lock()
+	compared := s.types[typ] || len(s.types) >= suspectedTypes
+	if !compared {
+		s.types[typ] = true
+	}
+	s.mu.Unlock()
+	if compared {
 		return
 	}
 	if near := spelling.Near(typ, s.routed); near != "" {

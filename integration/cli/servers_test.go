@@ -22,7 +22,8 @@ func TestUnsupportedServer(t *testing.T) {
 			"status", "doctor", "migrate up", "inbox", "effects", "idempotency", "relay --to kafka://127.0.0.1:1",
 		} {
 			out, errs, code := outbox(t, db, strings.Fields(command)...)
-			if code != 1 || !strings.Contains(errs, want) || !strings.Contains(errs, "keep the tables in PostgreSQL 12") ||
+			if code != 1 || !strings.Contains(errs, want) ||
+				!strings.Contains(errs, "keep the tables in PostgreSQL 12") ||
 				strings.Contains(errs, "sqloutbox") {
 				t.Errorf("outbox %s: exit code %d, want %q\n%s%s", command, code, want, out, errs)
 			}

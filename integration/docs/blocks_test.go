@@ -38,8 +38,8 @@ var packages = func() map[string]string {
 		"trm":         "github.com/avito-tech/go-transaction-manager/trm/v2",
 	}
 	for _, path := range []string{
-		"cmp", "context", "database/sql", "database/sql/driver", "encoding/json", "errors", "fmt", "io", "log", "log/slog",
-		"net/http", "net/netip", "os", "os/signal", "strings", "syscall", "testing", "time",
+		"cmp", "context", "database/sql", "database/sql/driver", "encoding/json", "errors", "fmt", "io", "log",
+		"log/slog", "net/http", "net/netip", "os", "os/signal", "strings", "syscall", "testing", "time",
 		"entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema",
 		"crypto/tls", "github.com/twmb/franz-go/pkg/kgo",
 		"github.com/IBM/sarama", "github.com/uptrace/bun", "github.com/uptrace/bun/driver/pgdriver", "gorm.io/gorm",

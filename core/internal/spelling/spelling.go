@@ -2,6 +2,7 @@
 package spelling
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -28,10 +29,8 @@ func near(a, b []rune) bool {
 	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	for _, r := range append(append([]rune(nil), a...), b...) {
-		if unicode.IsDigit(r) {
-			return false
-		}
+	if slices.ContainsFunc(a, unicode.IsDigit) || slices.ContainsFunc(b, unicode.IsDigit) {
+		return false
 	}
 	swapped := len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 	return len(a) <= 1 && len(b) <= 1 || swapped

@@ -81,10 +81,11 @@ func (a *app) keysResetCommand() *cobra.Command {
 	var w who
 	c := &cobra.Command{
 		Use:   "reset --reason TEXT",
-		Short: "After a failover or a restore that lost commits: let the table alone decide the order of the keys",
-		Long: `reset is for a failover or a restore that lost commits: docs/operations.md. Stop every process that
-publishes or relays, reset, and start them: the table alone then numbers the next event of each key.
-reset waits for open transactions that publish.`,
+		Short: "After a restore, or a failover that lost commits: number the events of each key from the table alone",
+		Long: `reset is one step after a restore from a backup, or after a failover that lost commits: docs/deploy.md
+has them all. Stop every process that publishes or relays, run reset, and start the processes. The next
+event of each key then gets its number from the table alone. reset waits for open transactions that
+publish.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {

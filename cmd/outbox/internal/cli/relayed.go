@@ -271,7 +271,7 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	if o.slot != "" {
 		add(o.openLog(ctx, cfg))
 	} else {
-		add(o.openTable(ctx, cfg))
+		add(o.openTable(ctx, cfg, absent))
 	}
 	return wrong
 }
@@ -288,9 +288,13 @@ func (o *relayed) observe(registry prometheus.Registerer) error {
 	return registry.Register(o.metrics)
 }
 
-// openTable makes the outbox that polls the table.
-func (o *relayed) openTable(ctx context.Context, cfg core.Config) (err error) {
+// openTable makes the outbox that polls the table. Without a connection to the server (absent), the
+// server's version is not asked for.
+func (o *relayed) openTable(ctx context.Context, cfg core.Config, absent bool) (err error) {
 	tables := sqloutbox.Config{Schema: o.schema, Prefix: o.prefix}
+	if absent {
+		tables.Dialect = o.db.dialect
+	}
 	cfg.Repository, err = sqloutbox.NewWithDialect(ctx, o.db.DB, o.db.dialect, tables)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):

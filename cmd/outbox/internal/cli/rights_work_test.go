@@ -31,12 +31,18 @@ var rolesWork = map[string][]feature{
 		{"publish", (*actor).publishes}, {"backlog limit", (*actor).publishesWithin}, {"notify", (*actor).notifies},
 	},
 	"relay": {
-		{"look at tables", (*actor).checks}, {"pauses and rates", (*actor).readsPauses},
-		{"heartbeat", (*actor).beats}, {"history", (*actor).writesHistory}, {"publish", (*actor).relays},
-		{"retention", (*actor).cleansUp}, {"keys", (*actor).collects},
+		{"look at tables", (*actor).checks},
+		{"pauses and rates", (*actor).readsPauses},
+		{"heartbeat", (*actor).beats},
+		{"history", (*actor).writesHistory},
+		{"publish", (*actor).relays},
+		{"retention", (*actor).cleansUp},
+		{"keys", (*actor).collects},
 	},
 	"janitor": {
-		{"look at tables", (*actor).checks}, {"retention", (*actor).cleansUp}, {"keys", (*actor).collects},
+		{"look at tables", (*actor).checks},
+		{"retention", (*actor).cleansUp},
+		{"keys", (*actor).collects},
 		{"relays", (*actor).forgetsRelays},
 	},
 	"consumer": {{"consume", (*actor).consumes}},
@@ -78,9 +84,13 @@ func (a *actor) publishAll(cfg core.Config, events ...core.Event) {
 
 func (a *actor) publishes() {
 	key := core.NewEventID()
-	a.publishAll(core.Config{}, core.Event{Type: "a", Topic: "orders"}, core.Event{Type: "a", Topic: "orders", Key: key},
+	a.publishAll(
+		core.Config{},
+		core.Event{Type: "a", Topic: "orders"},
+		core.Event{Type: "a", Topic: "orders", Key: key},
 		core.Event{Type: "a", Topic: "orders", Key: key, TenantID: "acme"},
-		core.Event{Type: "a", Topic: "orders", Unordered: true, Delay: time.Hour})
+		core.Event{Type: "a", Topic: "orders", Unordered: true, Delay: time.Hour},
+	)
 	a.publishAll(core.Config{}, core.Event{Type: "a", Topic: "orders", Key: key})
 }
 
@@ -288,7 +298,12 @@ func (a *actor) examines() {
 // dies makes an event that is dead, and returns its row.
 func (a *actor) dies(topic string) (row string) {
 	a.admin.publish(core.Event{
-		Type: "a", Topic: topic, Key: core.NewEventID(), AggregateType: "order", AggregateID: topic, Payload: []byte(`{"a":1}`),
+		Type:          "a",
+		Topic:         topic,
+		Key:           core.NewEventID(),
+		AggregateType: "order",
+		AggregateID:   topic,
+		Payload:       []byte(`{"a":1}`),
 	})
 	a.admin.drain(core.Permanent(errNoTotal), core.BlockKey)
 	var dead []deadRow
@@ -453,9 +468,11 @@ var viewersWork = []feature{{"look", func(a *actor) {
 	a.must(json.Unmarshal([]byte(a.cli("list", "--topic", topic, "--json")), &page))
 	row := page.Events[0].ID
 	for _, command := range []string{
-		"status", "list", "list --status dead", "list --cause " + core.NewEventID(), "show " + row, "show " + row + " --payload",
+		"status", "list", "list --status dead", "list --cause " + core.NewEventID(), "show " + row,
+		"show " + row + " --payload",
 		"explain " + row, "dead", "groups", "audit", "audit --row " + row + " --json", "keys", "history", "inbox",
-		"inbox list", "effects", "effects list", "idempotency", "idempotency list", "pauses", "rates", "window list", "plans",
+		"inbox list", "effects", "effects list", "idempotency", "idempotency list", "pauses", "rates",
+		"window list", "plans",
 		"migrate status --tables all", "migrate validate --tables all", "redrive --all --dry-run",
 		"discard --all --dry-run", "pause orders --dry-run", "erase --aggregate order/1 --dry-run",
 		"replay plan --topic orders --dedup-window 1h --dry-run",

@@ -40,25 +40,25 @@
 //     database distinguishes a new row from an existing one. With DO NOTHING and IGNORE, the rows
 //     that were inserted are OpCreate.
 //   - A row counts as changed if the statement found it, even if it had the new values already.
-//   - An update of the key names only the new key.
+//   - If an update changes the primary key, the event has the new key only.
 //   - The events of the rows are written right after the statement, before Bun reads the rows of
 //     RETURNING and before the hooks of the model. A failure there leaves the row and its events
 //     together.
 //   - If several rows changed and it is not certain which of them is the row of a model with
-//     recorded events, the error is core.ErrNoAggregateID, and the transaction does not commit: a
-//     condition with a model without a key, or an Ignore batch with generated keys, partly
-//     inserted. Events with an AggregateID of their own are published all the same.
+//     recorded events, the error is core.ErrNoAggregateID, and the transaction does not commit.
+//     Examples are a condition with a model without a key, and an Ignore batch with generated keys
+//     that was inserted in part. Events with their own AggregateID are published all the same.
 //   - An update or delete of more than 100,000 rows is refused with core.ErrTooManyRows, and a
 //     MERGE with core.ErrNoAggregateID.
 //   - Raw SQL, Table(...) without a model, maps, statements within a WITH, cascades and changes by
 //     triggers are not seen. Use Publish there.
 //
 // A statement that causes events outside a transaction gets a transaction of its own, which ends
-// with the statement. If its COMMIT fails, the statement returns that error. It needs a pool of
-// sqltx.Connector: on another one it is refused with core.ErrUntracked before it is executed, and
-// so is a statement in a transaction that was begun by the text BEGIN. If the events cannot be
-// written (an event is not valid, an On function fails), the statement returns the error, and its
-// transaction does not commit, even if the program ignores the error.
+// with the statement. If its COMMIT fails, the statement returns that error. Such a statement needs
+// a pool of sqltx.Connector. On another pool, and in a transaction begun by the text BEGIN, it is
+// refused with core.ErrUntracked before it is executed. If the events cannot be written (an event
+// is not valid, an On function fails), the statement returns the error, and its transaction does
+// not commit, even if the program ignores the error.
 //
 // The hook gives the query a connection of its own while it is executed. Another hook that sets the
 // connection of the query (q.Conn) would hide it: COMMIT then fails.

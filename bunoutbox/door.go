@@ -52,7 +52,7 @@ type query interface {
 	NewRaw(query string, args ...any) *bun.RawQuery
 }
 
-// newDoor returns the door of a statement, nil if it is none on a model.
+// newDoor returns the door of a statement on a model, else nil.
 func newDoor(event *bun.QueryEvent) *door {
 	model, ok := event.Model.(bun.TableModel)
 	if !ok {
@@ -164,7 +164,7 @@ func (d *door) QueryRowContext(ctx context.Context, query string, args ...any) *
 }
 
 var (
-	errOther = errors.New("outbox: the query has sent another statement than its hooks have seen")
+	errOther = errors.New("outbox: the query sent a statement other than the one that its hooks saw")
 	errTwice = errors.New("outbox: the query has sent its statement twice: do not use one query in two goroutines")
 )
 

@@ -66,8 +66,8 @@ func (h *hook) AfterQuery(ctx context.Context, event *bun.QueryEvent) {
 	h.ob.own.Log().ErrorContext(ctx, logged, "table", d.table.Name, "op", d.op.String(), "error", err)
 }
 
-var errPassedBy = fmt.Errorf("%w: another query hook has set the connection of the query, so that the statement "+
-	"passed by", core.ErrNotInstalled)
+var errPassedBy = fmt.Errorf("%w: another query hook has set the connection of the query, so the outbox did not see "+
+	"the statement: remove that hook", core.ErrNotInstalled)
 
 // A program calls the functions below in Bun's hooks of models, one line each:
 //

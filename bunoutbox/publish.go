@@ -61,7 +61,7 @@ func TxOf(ctx context.Context, tx bun.IDB) (core.Tx, error) {
 			return sqltx.TxOf(ctx, tx.Conn)
 		}
 	case *bun.DB:
-		return nil, fmt.Errorf("%w: a *bun.DB is none; use RunInTx or BeginTx and give the bun.Tx",
+		return nil, fmt.Errorf("%w: a *bun.DB is not in one; use RunInTx or BeginTx and give the bun.Tx",
 			core.ErrNoTransaction)
 	}
 	return nil, fmt.Errorf("%w: got %T; give the bun.Tx", core.ErrNoTransaction, tx)
@@ -96,8 +96,9 @@ func OnContext[T any](
 
 // OnAll is OnContext for every model whose statements Bun sends, including models first seen later.
 // fn gets a pointer to the model's type. except names models that are passed over, such as
-// &AuditLog{}. The tables of the outbox and of the inbox are, too. If the database cannot name the
-// rows of a type, because it has no primary key, the type is left out, and one warning is logged.
+// &AuditLog{}. Tables of the outbox and the inbox are passed over too. If the database cannot name
+// the rows of a type, because it has no primary key, the type is left out, and one warning is
+// logged.
 func OnAll(
 	ob *Outbox, fn func(ctx context.Context, op core.Op, model any) ([]core.Event, error), except ...any,
 ) {

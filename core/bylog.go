@@ -7,7 +7,7 @@ import (
 )
 
 // LogReader is the value of the column claimed_by in rows that a reader of the database's log
-// publishes. See Config.RelayedByLog. A publication of PostgreSQL selects them by it. No relay has
+// publishes. See Config.RelayedByLog. A publication of PostgreSQL selects rows by it. No relay has
 // this name, because the names of relays end in a random suffix.
 const LogReader = "log"
 

@@ -76,7 +76,7 @@ var (
 
 	// ErrNoRelay: Run was called on an Outbox without Config.Relay. Set it to relay.Config{} of package
 	// core/relay.
-	ErrNoRelay = errors.New("outbox: no relay configured")
+	ErrNoRelay = errors.New("outbox: no relay configured: set Config.Relay to relay.Config{} of package core/relay")
 
 	// ErrNoTables: the tables, or some of their columns, are not in the database. Create them with
 	// AutoCreate in the Config of your adapter, Migrate of sqloutbox.Repository, the files of
@@ -87,7 +87,7 @@ var (
 	ErrTablesDiffer = errors.New("outbox: tables differ")
 
 	// ErrRunning: Run was called while it already runs.
-	ErrRunning = errors.New("outbox: already running")
+	ErrRunning = errors.New("outbox: Run runs already: call it once")
 
 	// ErrStopped: Drain found destinations whose breaker is open; their events are still in the
 	// table.
@@ -118,8 +118,8 @@ var (
 	ErrOtherDatabase = errors.New("outbox: transaction of another database")
 
 	// ErrOtherTransactor: RunInTx was called with a context that carries an open transaction of the
-	// same *sql.DB, begun by something else: by the Transactor of another ORM, or by other means of
-	// the same one. A second transaction would commit although the first one may roll back, and the
+	// same *sql.DB, begun by something else: by the Transactor of another ORM, or by the same ORM
+	// without it. A second transaction would commit although the first one may roll back, and the
 	// two might wait for each other. Nothing was begun. Use one Transactor for both, for example
 	// for the inbox and for its handlers. If a transaction of its own is intended, take the outer
 	// one out of the context: ContextWithTx(ctx, nil).
@@ -162,7 +162,7 @@ func (e *FieldError) Text(name func(field string) string) string {
 	return text
 }
 
-// invalid is the error of a request that makes no sense.
+// invalid returns an error that wraps ErrInvalidRequest.
 func invalid(format string, args ...any) error {
 	return &FieldError{Err: ErrInvalidRequest, Format: format, Args: args}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // Event is a fact that the business records. Only Type is required. Its content is in Data or in
-// Payload. Types, topics, tenants, keys and aggregates are valid UTF-8 without characters that are
-// not seen: controls, turns of the direction of a text, and other such of Unicode's classes Cc, Cf,
-// Zl and Zp, except joiners (U+200C, U+200D). Events that are in the table already may have them.
+// Payload. Types, topics, tenants, keys and aggregates are valid UTF-8 without the invisible
+// characters of Unicode's classes Cc, Cf, Zl and Zp, except joiners (U+200C, U+200D). Events that
+// are in the table already may have them.
 type Event struct {
 	// ID is the identity by which consumers deduplicate: a UUID or a ULID. Empty: a UUIDv7 is
 	// assigned, so a command that is carried out twice makes two events. If the ID is computed from
@@ -63,9 +63,9 @@ type Event struct {
 	// Payload is published byte for byte as it was inserted. ContentType describes it. At most
 	// Config.MaxPayload bytes.
 	Payload []byte
-	// Eager writes the event in Publish, together with the events of the transaction that wait, and
-	// lets Publish return the error of that. It matters only for transactions of module pgxoutbox,
-	// which otherwise write the events together with COMMIT. It is not stored.
+	// Eager makes Publish write the event at once, with the waiting events of the transaction, and
+	// return the error of the INSERT. It matters only for transactions of module pgxoutbox, which
+	// otherwise write the events together with COMMIT. It is not stored.
 	Eager bool
 
 	ctx context.Context //nolint:containedctx // WithContext sets it, and Publish reads it last

@@ -42,7 +42,8 @@ const (
 	// HeaderCausationID is the id of the message, effect or command whose handler published the
 	// event. HeaderCorrelationID is that message's correlation id, or else its event id: it is the
 	// same along a chain. Publish sets both inside of a handler, unless the event has them. An
-	// event that was published outside of any has neither, and begins a chain with its own id.
+	// event that was published outside of any handler has neither, and begins a chain with its own
+	// id.
 	HeaderCausationID   = "causation_id"
 	HeaderCorrelationID = "correlation_id"
 

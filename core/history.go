@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// HistorySlot is the time that one row of the history stands for. Slots begin at full five
-	// minutes of UTC, by the database's clock.
+	// HistorySlot is the time that one row of the history covers. Slots begin at full five minutes
+	// of UTC, by the database's clock.
 	HistorySlot = 5 * time.Minute
 	// HistoryKept is how long the history goes back.
 	HistoryKept = 7 * 24 * time.Hour
@@ -34,7 +34,7 @@ type Historian interface {
 
 // HistoryCounts counts results of the events of one topic.
 type HistoryCounts struct {
-	Topic     string // empty: of all topics that a relay does not count apart
+	Topic     string // empty: all topics that a relay does not count separately
 	Published int64  // accepted by the destination
 	Refused   int64  // refused, and tried again. Outages are not among them
 	Died      int64  // refused, and given up

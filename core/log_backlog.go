@@ -7,8 +7,8 @@ type LogBacklog struct {
 	Slot string
 	// Known: the database has the slot, so that Behind and Kept have a meaning.
 	Known bool
-	// Behind is how many bytes of log the reader has not confirmed. They are of all tables of the
-	// server, so it is above zero while other programs write.
+	// Behind is how many bytes of log the reader has not confirmed. Log of all tables of the server
+	// counts, so Behind is above zero while other programs write.
 	Behind int64
 	// Kept is how many bytes of log the server keeps on its disk because of the slot: Behind, and
 	// the log of transactions that are open.

@@ -6,8 +6,8 @@ import (
 )
 
 // DefaultLogger returns the default of every Config.Logger of this project. It writes warnings and
-// errors to the slog.Default() of the moment, and leaves out everything below. To silence a
-// component, give it slog.New(slog.DiscardHandler).
+// errors to the current slog.Default(), and leaves out everything below. To silence a component,
+// give it slog.New(slog.DiscardHandler).
 func DefaultLogger() *slog.Logger { return slog.New(warnings{}) }
 
 // warnings passes warnings and errors on to slog's default handler.

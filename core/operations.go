@@ -23,9 +23,9 @@ func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
 }
 
 // TypeBacklog counts unfinished events by type, at most 1000 types, the most frequent first. It
-// reads up to 100,000 events without a key, as many with a key, dead ones among them, and as many
-// dead ones: of a longer backlog it counts a part. It takes the database longer than Backlog, so
-// ask once a minute at most.
+// reads up to 100,000 events of each kind: without a key; with a key, dead ones among them; and
+// dead. Of a longer backlog it counts a part. It takes the database longer than Backlog, so ask
+// once a minute at most.
 func (o *Outbox) TypeBacklog(ctx context.Context) ([]TypeBacklog, error) {
 	return o.cfg.Repository.TypeBacklog(ctx, backlogLimit)
 }
@@ -42,8 +42,8 @@ func (o *Outbox) ListDead(ctx context.Context, q DeadQuery) ([]DeadEvent, error)
 
 // Redrive opens dead events again with fresh attempts. It records each change with actor and
 // reason. Under policy BlockKey the event keeps its place, and its key goes on with it. Under
-// SkipDead the event is appended at the end of its key. Redrive returns how many events changed. It
-// leaves events alone that are not dead.
+// SkipDead the event is appended at the end of its key. Redrive returns how many events changed.
+// Events that are not dead stay as they are.
 func (o *Outbox) Redrive(ctx context.Context, req AdminRequest) (changed int, err error) {
 	if req, err = o.admin(req); err != nil {
 		return 0, err
@@ -120,10 +120,11 @@ func (o *Outbox) CountAudit(ctx context.Context, after, upTo int64) (map[string]
 // Pause stops the events of a topic, of a tenant or all events, on every relay of the table, until
 // a time or until Resume. It is stored, so it holds over restarts. Publish goes on: the events wait
 // in the table, keep the order of their keys and spend no attempts. Relays follow within 3 s, this
-// Outbox's relay at once. It finishes the publishes that it has begun, and gives the other events
-// that it holds back to the table. Another Pause of the same topic or tenant replaces the first.
+// Outbox's relay at once. A relay finishes the publishes that it has begun, and gives the other
+// events that it holds back to the table. Another Pause of the same topic or tenant replaces the
+// first.
 //
-// A bad request, and a pause beside 1000 others, is refused with an error wrapping
+// An invalid request, and a pause if 1000 others hold, is refused with an error wrapping
 // ErrInvalidRequest.
 func (o *Outbox) Pause(ctx context.Context, req PauseRequest) error {
 	if err := checkPause(ResumeRequest{
@@ -141,7 +142,7 @@ func (o *Outbox) Pause(ctx context.Context, req PauseRequest) error {
 	if len(held) >= maxSettings && !slices.ContainsFunc(held, func(p Pause) bool {
 		return p.All == req.All && p.Topic == req.Topic && p.Tenant == req.Tenant
 	}) {
-		return invalid("%d pauses hold, and relays read no more: resume some of them first", len(held))
+		return invalid("%d pauses hold, the most that relays read: resume some of them first", len(held))
 	}
 	if req.DryRun {
 		return nil
@@ -186,7 +187,7 @@ func (o *Outbox) Pauses(ctx context.Context) ([]Pause, error) {
 // relays there are. At most a tenth of a second's events, or one event, are sent without a pause
 // between them.
 //
-// A bad request, and a rate beside 1000 other topics with rates, is refused with an error wrapping
+// An invalid request, and a rate if 1000 other topics have one, is refused with an error wrapping
 // ErrInvalidRequest.
 func (o *Outbox) SetRate(ctx context.Context, req RateRequest) error {
 	if err := checkRate(req); err != nil {
@@ -198,7 +199,7 @@ func (o *Outbox) SetRate(ctx context.Context, req RateRequest) error {
 	}
 	if ends := req.PerSecond == 0 && req.InFlight == 0; len(set) >= maxSettings && !ends &&
 		!slices.ContainsFunc(set, func(r Rate) bool { return r.Topic == req.Topic }) {
-		return invalid("%d destinations have a rate, and relays read no more: end some of them first", len(set))
+		return invalid("%d destinations have a rate, the most that relays read: end some of them first", len(set))
 	}
 	if req.DryRun {
 		return nil
@@ -216,8 +217,8 @@ func (o *Outbox) Rates(ctx context.Context) ([]Rate, error) {
 
 // UnrelayedTopics returns the topics that have pending events, also delayed ones, and that no
 // living relay publishes, in ascending order. After the crash of its last relay a topic counts as
-// relayed for up to RelayAlive. Of the events with a key the query looks at 100 of each topic. So it
-// can miss a topic with many dead events, which had a relay.
+// relayed for up to RelayAlive. The query looks at 100 events with a key in each topic, so it can
+// miss a topic with many dead events.
 func (o *Outbox) UnrelayedTopics(ctx context.Context) ([]string, error) {
 	topics, err := o.cfg.Repository.PendingTopics(ctx, pendingSample)
 	if err != nil || len(topics) == 0 {

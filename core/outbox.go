@@ -94,10 +94,11 @@ func (o *Outbox) Relay() Relay { return o.relay }
 // that were inserted before.
 //
 // With Config.RelayedByLog and without a Publisher, Run only cleans up, by Retention. Run returns
-// ErrNoPublisher without both, ErrRunning if it runs already, an error wrapping ErrNoTables if the
-// tables are missing, and ErrShutdownTimeout if a publisher did not return although its context had
-// ended, and ErrPoolClosed if the program closed the pool before. Run also logs the error that it
-// returns, so that "go ob.Run(ctx)" does not hide it.
+// ErrNoRelay without Config.Relay, ErrNoPublisher without a Publisher and RelayedByLog, ErrRunning
+// if it runs already, an error wrapping ErrNoTables if the tables are missing, and
+// ErrShutdownTimeout if a publisher did not return although its context had ended, and
+// ErrPoolClosed if the program closed the pool before. Run also logs the error that it returns, so
+// that "go ob.Run(ctx)" does not hide it.
 func (o *Outbox) Run(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {

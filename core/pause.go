@@ -30,7 +30,7 @@ type PauseRequest struct {
 	Until  time.Time
 	Actor  string // the person; required, at most 255 bytes
 	Reason string // required, at most 1024 bytes
-	DryRun bool   // the request is checked as ever, and nothing is changed
+	DryRun bool   // checks the request and changes nothing
 }
 
 // ResumeRequest selects the pause to end. Set one of All, Topic and Tenant, and Actor and Reason.
@@ -41,7 +41,7 @@ type ResumeRequest struct {
 	Tenant string
 	Actor  string // the person; required, at most 255 bytes
 	Reason string // required, at most 1024 bytes
-	DryRun bool   // the request is checked and answered as ever, and nothing is changed
+	DryRun bool   // checks and answers the request, and changes nothing
 }
 
 // Pause is a pause that holds. All times are by the database's clock.
@@ -76,7 +76,7 @@ func checkPause(req ResumeRequest) error {
 	case !req.All && req.Topic+req.Tenant == "":
 		return invalid("set {All}, {Topic} or {Tenant}")
 	}
-	// Events of others may have a topic that a new event may not have.
+	// Events of other programs may have a topic that a new event may not have.
 	if p := textcheck.Problem(req.Topic, maxTopic, false); p != "" {
 		return invalid("{Topic} %s", p)
 	}

@@ -26,7 +26,7 @@ type ReceiptPublisher interface {
 // LatePublisher is a Publisher that cannot end a call, such as watermillbridge's: when the call's
 // context ends, it leaves the call behind. The relay then publishes the event again, unless the
 // call succeeds before the next attempt. A Router passes the calls on. A publisher that wraps a
-// LatePublisher and has more to do than its call must not be one.
+// LatePublisher and does more than pass on the call must not be one.
 type LatePublisher interface {
 	Publisher
 	// PublishLate publishes like ReceiptPublisher.PublishWithReceipt. If it leaves the call behind,
@@ -51,11 +51,11 @@ type AsyncPublisher interface {
 	// relay.Config.PublishTimeout, of which up to a 64th may be over, and is not cancelled earlier.
 	// The receipt may be empty (see ReceiptPublisher).
 	//
-	// Any goroutine may call done, also before PublishAsync returns. The first call counts, and
-	// after one with an error the first without: the destination has accepted the event after all,
-	// and the event is marked DONE. A publish that is not answered within twice PublishTimeout is
-	// given up as stuck: its event counts as timed out, and is marked DONE if it is accepted after
-	// all. Up to relay.Config.InFlight publishes that were given up are replaced by others. Neither
+	// Any goroutine may call done, also before PublishAsync returns. The first call counts. If it
+	// had an error, a later call without one still marks the event DONE: the destination has
+	// accepted it after all. A publish that is not answered within twice PublishTimeout is given up
+	// as stuck: its event counts as timed out, and is marked DONE if it is accepted after all. Up
+	// to relay.Config.InFlight publishes that were given up are replaced by others. Neither
 	// PublishAsync nor the code that calls done may modify d.
 	PublishAsync(ctx context.Context, d Delivery, done func(receipt string, err error))
 }

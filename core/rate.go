@@ -27,7 +27,7 @@ type RateRequest struct {
 	InFlight int
 	Actor    string // the person; required, at most 255 bytes
 	Reason   string // required, at most 1024 bytes
-	DryRun   bool   // the request is checked as ever, and nothing is changed
+	DryRun   bool   // checks the request and changes nothing
 }
 
 // Rate is the limit of a destination.

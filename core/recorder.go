@@ -28,9 +28,9 @@ import (
 // fails. Events that are recorded after the last such statement, or without one, stay recorded:
 // save the model right after the method that records, or load it anew in each try.
 //
-// After an unknown outcome (ErrCommitUnknown) both stay recorded. If the transaction had committed, the
-// next save is refused with ErrDuplicateEvent. If it had not, a next try would save the events of
-// both tries: load the model anew first.
+// After an unknown outcome (ErrCommitUnknown) all these events stay recorded. If the transaction
+// had committed, the next save is refused with ErrDuplicateEvent. If it had not, a next try would
+// save the events of both tries: load the model anew first.
 //
 // A Recorder does not detect whether an adapter takes its events. Where the outbox was not
 // installed on the database handle that saves the model, the row is written without the events and
@@ -74,7 +74,8 @@ type recordedEvent struct {
 	batch int // the HandOver after which the event is in an open transaction; 0: it is in none
 }
 
-// RecorderMark is a moment between two calls of Record in this process. Marks grow. For adapters.
+// RecorderMark is a moment between two calls of Record in this process. A later mark is greater.
+// For adapters.
 type RecorderMark uint64
 
 var recorderClock atomic.Uint64
@@ -201,9 +202,9 @@ func (r *Recorder) Forget() {
 	l.mu.Unlock()
 }
 
-// Adopt makes r the owner of the events that it took along from the value it was copied from. r is
-// then saved in place of that value, which must not be saved any more. Adopt is for values that
-// were moved, such as a model that a constructor returned by value.
+// Adopt makes r, a copy, the owner of the events that were recorded on the original. Save r from
+// then on, and the original no more. Adopt is for values that were moved, such as a model that a
+// constructor returned by value.
 func (r *Recorder) Adopt() {
 	r.each(func(_ *recorded, e *recordedEvent) {
 		if e.batch == 0 {
@@ -212,10 +213,10 @@ func (r *Recorder) Adopt() {
 	})
 }
 
-// UndoRecorded returns a function that removes the events that were recorded on r after a mark, up to
-// now. It is for adapters, at each statement that saves the model of r: its transaction calls the
-// function when changes are rolled back, with the mark at which they began, on any goroutine. That
-// may be late, when the next try has recorded already.
+// UndoRecorded returns a function that removes the events that were recorded on r after a mark, up
+// to now. It is for adapters, at each statement that saves the model of r: its transaction calls
+// the function when changes are rolled back, with the mark at which they began, on any goroutine.
+// The call may come after the next try has recorded events.
 func UndoRecorded(r *Recorder) func(to RecorderMark) {
 	var logs []*recorded
 	for l := r.log(); l != nil; {
@@ -240,8 +241,8 @@ func (r *Recorder) outboxRecorder() *Recorder { return r }
 // HandOver takes the recorded events that no transaction has yet. The adapter publishes them in tx
 // and then calls ended with the outcome that tx reports, or with RolledBack when Publish failed. tx
 // must be tracked: otherwise nothing reports whether the events are still to be stored. ended may
-// be called on any goroutine. If CheckRecorder returns an error, so does HandOver, and no event is
-// taken. For adapters.
+// be called on any goroutine. If CheckRecorder returns an error, HandOver returns it and takes no
+// event. For adapters.
 func (r *Recorder) HandOver() (events []Event, ended func(Outcome), err error) {
 	if err := CheckRecorder(r); err != nil {
 		return nil, func(Outcome) {}, err
@@ -313,7 +314,7 @@ func CheckRecorder(r *Recorder) error {
 	if foreign == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %q (%s) belongs to the value on which it was recorded: store that one, by its pointer, "+
-		"or call Adopt (it moved here) or Forget (this is another one) on the copy",
+	return fmt.Errorf("%w: %q (%s) belongs to the value on which it was recorded: save that value by its pointer, "+
+		"or call on the copy Adopt, if the model moved there, or Forget, if the copy is another thing",
 		ErrRecorderCopied, errtext.Clip(foreign.Type, 64), foreign.ID)
 }

@@ -26,7 +26,7 @@ func CheckModel(t reflect.Type, apart func(reflect.StructField) bool) error {
 	c.walk(t, t.Name(), true)
 	switch {
 	case c.hidden != "":
-		return fmt.Errorf("%w: %s records into nothing: embed Recorder in %s itself, without a name", ErrHiddenRecorder,
+		return fmt.Errorf("%w: events of %s get lost: embed Recorder in %s itself, without a name", ErrHiddenRecorder,
 			c.hidden, t)
 	case len(c.embedded) > 1 || len(c.embedded) == 1 && !visible:
 		return fmt.Errorf("%w: %s embeds Recorder in several ways (%q): keep one", ErrHiddenRecorder, t, c.embedded)

@@ -31,14 +31,14 @@ type Heartbeat struct {
 	RelayState
 }
 
-// RelayState is the part of a relay's state that is only in memory.
+// RelayState is the trouble that a relay sees and reports in its heartbeat.
 type RelayState struct {
 	// Stopped are the destinations that it has stopped, as Outbox.Stopped returns them. In a
 	// RelayStatus, Since is by the clock of the database, and Err has the text alone.
 	Stopped []StoppedDestination
 	Stuck   int   // publishes that have not returned although their context ended
 	HotFull bool  // the fast path has no room: new events wait for the poller
-	PollErr error // why its polls fail, several in a row; nil: they do not
+	PollErr error // why its polls fail; nil unless several failed in a row
 }
 
 // Problems describes for people what does not work. Nil: no problem.
@@ -81,9 +81,9 @@ type RelayStatus struct {
 	Age time.Duration
 }
 
-// Alive reports whether the last heartbeat is not older than RelayAlive. A process that crashed is
-// alive for that long. A process whose database is away is not, though it goes on when it is back.
-// Nor is one with a negative Age.
+// Alive reports whether the last heartbeat is not older than RelayAlive. A process that crashed
+// counts as alive for that long. A process does not while its database is away, nor with a negative
+// Age.
 func (s RelayStatus) Alive() bool { return s.Age >= 0 && s.Age <= RelayAlive }
 
 // Relays reports whether the relay publishes events of the topic.

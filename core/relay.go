@@ -39,7 +39,7 @@ type RelayReport struct {
 	RelayState
 	Running bool          // Run relays, not only Drain
 	Turned  time.Duration // how long ago the loop of Run turned
-	Alone   error         // names an event that is tried alone, while the death of the process would not count
+	Alone   error         // an event that is tried alone; a death of the process would not count
 }
 
 // Reservation is the place of the rows of one Publish on the fast path of a running relay. Publish

@@ -93,7 +93,8 @@ type Writer interface {
 	// ordered rows it locks the row of each key until the end of the transaction: once per key, in
 	// ascending order of KeyIDs. A row id that exists is refused with an error wrapping
 	// ErrDuplicateEvent, and none of the rows stays written. If the database leaves the transaction
-	// usable, the keys are as before. If it cannot do that, the error also wraps ErrTxAborted.
+	// usable, the keys are as before. If the keys cannot be restored, the error also wraps
+	// ErrTxAborted.
 	Insert(ctx context.Context, tx Tx, req InsertRequest) ([]Inserted, error)
 }
 
@@ -176,8 +177,8 @@ type Operations interface {
 
 	// ResetKeys moves every key row to one reading of the clock, and writes an audit row with the
 	// action AuditResetKeys in the same transaction. From then on the table alone orders the next
-	// event of each key, and the memory of a process does not. Use it after a failover or a restore
-	// that lost commits, before writers resume.
+	// event of each key. Use it after a failover or a restore that lost commits, before writers
+	// resume.
 	ResetKeys(ctx context.Context, actor, reason string) (changed int, err error)
 
 	// ListAudit returns the audit rows that q selects, the newest first. q.Limit is between 1 and
@@ -254,7 +255,7 @@ type NewRow struct {
 type Inserted struct {
 	KeySeq int64
 	Prev   RowID // the previous row of the key, in any status; zero if the key row records none
-	Opened bool  // this row opened the key: the key never had a row before since it was created
+	Opened bool  // this is the first row since the key was created
 }
 
 // ClaimRequest selects the rows that a relay claims.
@@ -274,7 +275,7 @@ type ClaimRequest struct {
 	// AtOnce is how many keys can be published at once. If Limit has no room for a whole run of
 	// each key, a claim takes shorter runs: of about AtOnce keys, and of at least 64.
 	AtOnce int
-	// Only has the topics. Nil: every topic outside ServedTopicPrefix, and those in Served.
+	// Only has the topics to claim. Nil: every topic outside ServedTopicPrefix, and all of Served.
 	Only []string
 	// Served has topics of ServedTopicPrefix that are wanted in addition when Only is nil.
 	Served []string
@@ -353,8 +354,8 @@ type Failure struct {
 	ClaimRef
 	Kind  FailureKind
 	Delay time.Duration // until it is due again; not for FailDead
-	// SkipDead of a FailDead: the row leaves its key, so that it does not block it, whatever the
-	// policy will be later.
+	// SkipDead, with FailDead: the row leaves its key and never blocks it, whatever the policy will
+	// be later.
 	SkipDead bool
 	Code     string // short and stable, at most 64 bytes
 	Message  string // redacted, at most 2 KB of valid UTF-8
@@ -408,8 +409,8 @@ type DeadEvent struct {
 	CreatedAt  time.Time
 }
 
-// Sight is how somebody saw a row, see ops.Event.Sight: a number that is another one if the row has
-// died, or was redriven since.
+// Sight is the state in which somebody saw a row, as a number that changes when the row dies or is
+// redriven. See ops.Event.Sight.
 type Sight uint32
 
 // AdminRequest names rows that a person redrives or discards.

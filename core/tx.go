@@ -11,8 +11,8 @@ import (
 // Dialect names a family of databases by the SQL they speak.
 type Dialect string
 
-// The supported dialects. DialectMySQL stands for MariaDB too; the repository finds out which of
-// the two it is.
+// The supported dialects. MySQL stands for MariaDB too; the repository finds out which server it
+// has.
 const (
 	Postgres Dialect = "postgres"
 	MySQL    Dialect = "mysql"

@@ -21,7 +21,8 @@ type WakePolicy struct {
 	// does not call wake within 10 s, the relay logs a warning once, ends that call of Listen, and
 	// makes another one later.
 	//
-	// Default: the Repository's Listen, if it is a Waker. The relay does not check that one.
+	// Default: the Repository's Listen, if it is a Waker. The relay does not check whether it
+	// wakes.
 	Listen func(ctx context.Context, wake func()) error
 
 	// Notify wakes the relays of other processes after a commit. The outbox calls it outside of

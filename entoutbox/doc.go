@@ -30,7 +30,7 @@
 //     tables have no type.
 //   - An upsert (OnConflict) is OpUpsert, and DoNothing is OpCreate of the rows that were new. On
 //     PostgreSQL and SQLite, Ignore updates the existing row and reports it.
-//   - An update to equal values is an update. One that finds no row causes no event.
+//   - An update to equal values is an update. An update that finds no row causes no event.
 //   - Soft deletes by a hook that turns a delete into an update are OpDelete, with the row as it is
 //     afterwards. A change that is rolled back to a savepoint causes no event.
 //   - If a hook of the application fails after the save, row and event stay, as Ent keeps the row.
@@ -46,9 +46,9 @@
 // Some statements are refused with core.ErrNoAggregateID, because their rows cannot be determined:
 // on MySQL and MariaDB conditions that are different each time they are read (RAND()), and some
 // upserts in bulk on tables with several unique keys. Functions of OnMutation need the mutation of
-// a row: in a bulk whose rows the database stored only in part, with other values, they are
-// refused; On is not. The same holds for a mutation whose context a hook of the application did not
-// pass on.
+// each row, so two statements are refused for them and not for On: a bulk of which the database
+// stored only some rows, with other values, and a mutation whose context a hook of the application
+// did not pass on.
 //
 // # Generated code
 //

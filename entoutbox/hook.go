@@ -156,9 +156,9 @@ func OnContext[T any](
 
 // OnAll is OnContext for every type of the clients that have the hook of ob. fn gets a pointer to
 // an entity, as the function of OnContext for its type would. except names types that are passed
-// over, such as &ent.AuditLog{}. The tables of the outbox and of the inbox are, too. If the database
-// cannot name the rows of a type, because it has no id, the type is left out, and one warning is
-// logged.
+// over, such as &ent.AuditLog{}. Tables of the outbox and the inbox are passed over too. If the
+// database cannot name the rows of a type, because it has no id, the type is left out, and one
+// warning is logged.
 func OnAll(
 	ob *Outbox, fn func(ctx context.Context, op core.Op, entity any) ([]core.Event, error), except ...any,
 ) {

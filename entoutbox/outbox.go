@@ -84,10 +84,9 @@ func (o *Outbox) ready() error {
 	return err
 }
 
-// Driver returns the driver for clients: ent.NewClient(ent.Driver(ob.Driver())). It does the same
-// as the driver given to New, and tracks the end of transactions: of Tx and BeginTx, and of Debug
-// clients, with or without hooks on commits. Closing the client closes the driver that was given to
-// New.
+// Driver returns the driver for clients: ent.NewClient(ent.Driver(ob.Driver())). It works as the
+// driver given to New, and tracks every transaction: of Tx, BeginTx and Debug clients, with or
+// without commit hooks. Closing the client closes the driver that was given to New.
 func (o *Outbox) Driver() dialect.Driver { return o.driver }
 
 // Config configures the outbox. It has every setting of core.Config except the Repository. It also

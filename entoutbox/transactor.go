@@ -25,11 +25,11 @@ type Tx interface {
 //
 // Within a transaction of the same client, fn runs in a savepoint, with the tx of that transaction.
 // If that transaction is over, the error wraps core.ErrNoTransaction. If the context carries
-// another transaction of the same *sql.DB, it wraps core.ErrOtherTransactor. So it does if the
-// context carries an open tx of the same client that other code began and put there, as
-// entgql.Transactioner does with ent.NewTxContext. Context makes WithTx join such a transaction.
-// To find out whether the client is the same, WithTx calls begin with a context in which no
-// transaction can begin. begin must return that error at once.
+// another transaction of the same *sql.DB, it wraps core.ErrOtherTransactor. It also wraps
+// core.ErrOtherTransactor if the context carries an open tx of the same client that other code put
+// there, as entgql.Transactioner does with ent.NewTxContext. Context makes WithTx join such a
+// transaction. To find out whether the client is the same, WithTx first calls begin with a context
+// in which the client refuses to begin. begin must return the client's error at once.
 //
 // WithTx returns nil only if the transaction is known to have committed. If the database has rolled
 // it back and fn ignored the error (a deadlock, or a violated constraint on PostgreSQL), WithTx

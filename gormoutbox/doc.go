@@ -39,13 +39,13 @@
 //     existing one. With DoNothing, the rows that were inserted are OpCreate.
 //   - A row counts as changed if the statement found it, even if it had the new values already.
 //     Save of a parent stores each loaded has-many child by an upsert, so each causes OpUpsert.
-//   - An update of the key names only the new key.
+//   - If an update changes the primary key, the event has the new key only.
 //   - The events of the rows are written right after the statement, before After hooks and has-many
-//     children. Events that these record on the model follow.
+//     children, whose own events follow.
 //   - If several rows changed and it is not certain which of them is the row of a model with
-//     recorded events, the error is core.ErrNoAggregateID, and the transaction does not commit: a
-//     condition with a model without a key, or a DoNothing batch with generated keys, partly
-//     inserted. Events with an AggregateID of their own are published all the same.
+//     recorded events, the error is core.ErrNoAggregateID, and the transaction does not commit.
+//     Examples are a condition with a model without a key, and a DoNothing batch with generated
+//     keys that was inserted in part. Events with their own AggregateID are published all the same.
 //   - An update or delete of more than 100,000 rows is refused with core.ErrTooManyRows.
 //   - Raw SQL, Table(...) without a model, cascades and changes by triggers are not seen. Use
 //     Publish there. In a dry run nothing is published.

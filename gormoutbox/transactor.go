@@ -25,10 +25,10 @@ import (
 // constraint on PostgreSQL), RunInTx does not commit. It returns an error wrapping
 // core.ErrTxAborted, and no further statement of the transaction reached the database. For that it
 // tracks the transaction, with or without the plugin. Without the plugin and sqltx.Connector,
-// statements are not prepared in it (PrepareStmt), because they could not be seen. A pool whose
-// transactions cannot be tracked is refused with core.ErrUntracked. If db is nil, not open, or of
-// an unsupported dialect, core.CheckTransactor returns an error, and so do the functions that take
-// the Transactor. Otherwise RunInTx returns it.
+// PrepareStmt is off in the transaction, because prepared statements could not be seen. A pool
+// whose transactions cannot be tracked is refused with core.ErrUntracked. If db is nil, not open,
+// or of an unsupported dialect, core.CheckTransactor returns an error, and so do the functions that
+// take the Transactor. Otherwise RunInTx returns it.
 func Transactor(db *gorm.DB) core.Transactor { return &transactor{db: db} }
 
 // FromContext returns the transaction that RunInTx of a Transactor put into ctx, bound to ctx.

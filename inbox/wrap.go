@@ -182,7 +182,7 @@ func (w *wrapped) publish(ctx context.Context, consumed *message.Message, produc
 // Errors of the middleware that callers branch on with errors.Is.
 var (
 	// ErrProducedNeedsOutbox: the handler returned messages, and the option [Publisher] is not
-	// there. The Router would publish them after the commit, and lose them if that fails.
+	// there. The Router would publish them after the commit, and lose them if publishing fails.
 	// Everything was rolled back.
 	ErrProducedNeedsOutbox error = &codedError{"produced_needs_outbox", "inbox: the handler returned messages and " +
 		"they have no publisher: add the option inbox.Publisher, which writes them to the outbox"}
@@ -202,9 +202,9 @@ func (e *codedError) Error() string { return e.text }
 func (e *codedError) InboxCode() string { return e.code }
 
 // CQRS puts an inbox between a processor of Watermill's package cqrs and its handlers. Outside of
-// the processor, as middleware of the Router, an inbox gets what the processor makes of a
-// handler's error: AckCommandHandlingErrors turns it into a success, whose half of the work would
-// be committed, and AckOnUnknownEvent has a type that nobody handles remembered as processed.
+// the processor, as middleware of the Router, an inbox does not see a handler's error, but what the
+// processor makes of it. AckCommandHandlingErrors makes it a success, so half of the work would be
+// committed. With AckOnUnknownEvent an event that nobody handles is remembered as processed.
 //
 //	once := inbox.CQRS(inbox.SQL(db, "billing", inbox.CreateTables()))
 //
@@ -225,7 +225,7 @@ func (e *codedError) InboxCode() string { return e.code }
 //	}
 //
 // m is a middleware of this package, by [Middleware], [SQL], [Wrap] or [Leased], or
-// redisonce.Middleware. The function that CQRS returns has h handle v, the command or event of msg,
+// redisonce.Middleware. The function that CQRS returns calls h with v, the command or event of msg,
 // unless the handler with this name has processed msg before. name is the handler in the key of the
 // event. Choose it once. Give each handler a name of its own: another h under a used name is
 // refused, because it would take over the events that the first one has processed. The function is

@@ -277,7 +277,7 @@ func (m *eventView) life() (all []happening) {
 	}
 	for _, a := range m.Audit {
 		if a.Action == ops.AuditReveal {
-			continue // the audit below has it
+			continue // the audit, below on the page, has it
 		}
 		add(happening{
 			At: a.At, Kind: "wait", Said: "by a person", Strong: a.Actor + " " + deed(a.Action) + " it",

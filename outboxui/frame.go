@@ -125,7 +125,7 @@ func (f *frame) Event(e ops.Event) string { return f.Base + "events/" + e.ID.Str
 // Key names an event by its place.
 func (f *frame) Key(e ops.Event) string { return placeOf(&e) }
 
-// Short shortens a text of others.
+// Short shortens a text text from elsewhere, such as an error.
 func (f *frame) Short(s string) string { return cut(s, 200) }
 
 var pageNames = []struct{ path, name string }{

@@ -54,7 +54,7 @@ func (w *waiting) join() (*insert, error) {
 	return &insert{JoinedInsert: joined, all: all}, nil
 }
 
-// insert is the statement of events that have waited.
+// insert is one INSERT of deferred events.
 type insert struct {
 	sqltx.JoinedInsert
 	all []*sqltx.DeferredInsert

@@ -75,7 +75,7 @@ func TxOf(ctx context.Context, tx pgx.Tx) (core.Tx, error) {
 	return untracked{tx}, nil
 }
 
-// probe travels in a context to a nativeTx behind a type of others.
+// probe travels in a context to a nativeTx that a foreign type wraps.
 type probe struct{ found *nativeTx }
 
 type probeKey struct{}

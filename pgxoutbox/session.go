@@ -36,7 +36,7 @@ type transaction struct {
 	begin    string // the text that begins it
 	readOnly bool
 	// events are written at once, until the transaction ends: a statement passed that may have set
-	// a savepoint, or the connection is in the hands of others
+	// a savepoint, or other code holds the connection
 	eager bool
 	waits waiting
 	lost  error // events that waited were not written, and never will be

@@ -51,7 +51,7 @@ func NewOutboxPublisher(ob Outbox, cfg OutboxConfig) (*OutboxPublisher, error) {
 }
 
 // InTx returns a publisher that writes messages in tx if their context carries no transaction. It
-// can be used until tx ends. It replaces a publisher that was made for one transaction.
+// can be used until tx ends, like a publisher that was made for one transaction.
 func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 	c := *p
 	c.tx = tx
@@ -78,9 +78,9 @@ func (p *OutboxPublisher) InTx(tx core.Tx) *OutboxPublisher {
 // core.Config.Headers is called with each message's context. The statement runs with the context of
 // the first message.
 //
-// As the publisher of Router.AddHandler it needs inbox.Middleware, which writes the messages that the
-// handler returns in its transaction. Without it they carry none, because the Router publishes them
-// afterwards: the first such call logs that, and later ones take a second to fail.
+// As the publisher of Router.AddHandler it needs inbox.Middleware, which writes the messages that
+// the handler returns in its transaction. Without it they carry no transaction, because the Router
+// publishes them afterwards. The first such call logs this, and later calls take a second to fail.
 //
 // Errors wrap core.ErrNoTransaction if a message carries no transaction, core.ErrInvalidEvent if a
 // message cannot be an event, or come from core.Outbox.Publish. The messages of one call must carry

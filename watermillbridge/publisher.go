@@ -114,8 +114,8 @@ type broker interface {
 }
 
 // NewPublisher returns a Publisher that publishes with pub. pub must return nil only if the broker
-// has stored the message: see the package's notes on brokers. Forms of Watermill's own publishers
-// that do not are refused with ErrUnconfirmed. Of other publishers a Publisher cannot see how they
+// has stored the message: see the package's notes on brokers. Watermill's own publishers are
+// refused with ErrUnconfirmed if they return earlier. NewPublisher cannot see how other publishers
 // are configured.
 func NewPublisher(pub message.Publisher, cfg Config) (*Publisher, error) {
 	if pub == nil {

@@ -66,7 +66,7 @@ func keyText(v any) (string, error) {
 	case []byte:
 		return hex.EncodeToString(k), nil
 	case time.Time:
-		v = k.UTC() // one time has one text
+		v = k.UTC() // equal times give equal texts
 	case *time.Time:
 		v = k.UTC()
 	}

@@ -36,7 +36,7 @@ func percentDecode(s string) (string, error) {
 	return s, nil
 }
 
-// unquote returns the content of a quoted string of RFC 7230, or s if it is none.
+// unquote returns the content of a quoted string of RFC 7230, or s if it is not quoted.
 func unquote(s string) string {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
 		return s

@@ -29,7 +29,7 @@ const backlogLimit = 100_000
 func (in *Inbox) Backlog(ctx context.Context) ([]Backlog, error) {
 	desk, ok := in.cfg.Store.(Desk)
 	if !ok {
-		return nil, fmt.Errorf("inbox: a %T is no Desk: %w", in.cfg.Store, errors.ErrUnsupported)
+		return nil, fmt.Errorf("inbox: the Store %T is no Desk: %w", in.cfg.Store, errors.ErrUnsupported)
 	}
 	return desk.Backlog(ctx, backlogLimit)
 }
@@ -90,10 +90,10 @@ func (in *Inbox) own(keys []Key) error {
 var errUnchanged = errors.New("inbox: nothing to commit")
 
 // State returns the state of an event: StateProcessed (also after Discard), StateDead,
-// StateInProgress, or StateFresh if Process would run the handler. That is so if the event is not
-// known, has failed and is not dead, or was redriven. While a process works on the event, State
-// waits until that has ended. It leaves the table as it is, and does not ask the Cache. A key of
-// another consumer is refused with an error wrapping [ErrInvalidRequest].
+// StateInProgress, or StateFresh if Process would run the handler: the event is not known, has
+// failed and is not dead, or was redriven. While a process works on the event, State waits for its
+// end. It leaves the table as it is, and does not ask the Cache. A key of another consumer is
+// refused with an error wrapping [ErrInvalidRequest].
 func (in *Inbox) State(ctx context.Context, k Key) (state State, err error) {
 	if err := in.own([]Key{k}); err != nil {
 		return 0, err
@@ -218,8 +218,8 @@ type ArchivedEvent struct {
 // Archiver is implemented by a Store that can show events before it deletes them. New refuses
 // [Config.Archive] without it.
 type Archiver interface {
-	// Archive gives at most limit events that Cleanup would delete to fn, and deletes them if it
-	// returns nil. It returns how many it deleted. It calls fn for each handler: if fn fails, the
+	// Archive passes fn at most limit events that Cleanup would delete, and deletes them if fn
+	// returns nil. It returns how many it deleted. fn is called for each handler: if fn fails, the
 	// events of that handler stay, and the other handlers' events go. No transaction is open while
 	// fn runs.
 	Archive(ctx context.Context, consumer string, keep time.Duration, limit int,

@@ -158,7 +158,7 @@ func (a *AtLeastOnce) run(ctx context.Context, d delivery,
 		if limit := a.in.cfg.MaxAttempts; limit > 0 && this.Number > limit && a.oldEnough(this) {
 			this.Reset()
 			r.dead = ErrDead
-			return once.Result{}, fmt.Errorf("it was begun %d times and never ended", this.Number-1)
+			return once.Result{}, fmt.Errorf("the handler began %d times and never ended", this.Number-1)
 		}
 		panicking := true
 		defer func() {

@@ -26,7 +26,7 @@ type Config struct {
 	// another name has processed nothing yet.
 	Consumer string
 	// Transactor opens the transaction of each message. Use the Transactor of the handlers' ORM.
-	// Default: the Store's Transactor, if it has one, as a sqlinbox.Store of On does.
+	// Default: the Store's Transactor. A Store made by sqlinbox.On has one.
 	Transactor core.Transactor
 	// Store is the table of the inbox, in the same database: a sqlinbox.Store.
 	Store Store
@@ -44,7 +44,7 @@ type Config struct {
 	// MaxAttempts is how often a handler may fail with an event before the event is dead. MinAge is
 	// how long ago its first failure must be. Both conditions must hold, so that a short
 	// disturbance makes no event dead. Failures that are not the event's fault spend no attempt:
-	// sqltx.Retryable, core.Unavailable and errors that Classifier judges so, a commit without an
+	// sqltx.Retryable, core.Unavailable, ClassUnavailable by Classifier, a commit without an
 	// answer, a canceled context. Defaults: 10, 5 minutes; negative: without limit, at any age. An
 	// error that is core.Permanent gives the event up at once.
 	MaxAttempts int
@@ -85,8 +85,8 @@ type Config struct {
 	// ReplayWindow is how far back a person can replay events, from the outbox or by resetting a
 	// consumer group. Default: BrokerRetention.
 	ReplayWindow time.Duration
-	// CleanupInterval is how often rows that are older than Retention are deleted, by Run, and
-	// without Run beside the messages that are processed. Default: 10 minutes.
+	// CleanupInterval is how often rows that are older than Retention are deleted: by Run, or, if
+	// nobody calls Run, while messages are processed. Default: 10 minutes.
 	CleanupInterval time.Duration
 	// Archive gets processed and discarded events before Cleanup deletes them, at most
 	// 100 at once. If it returns an error or panics, they stay, Cleanup returns the
@@ -147,7 +147,7 @@ func (c Config) Validate() error {
 func (c Config) checkPauses(name string) error {
 	switch {
 	case c.MaxRetryPause < 0:
-		return fmt.Errorf("inbox: %s.MaxRetryPause %s is negative: RetryPause is the one to switch pauses off", name,
+		return fmt.Errorf("inbox: %s.MaxRetryPause %s is negative: a negative RetryPause switches pauses off", name,
 			c.MaxRetryPause)
 	case c.RetryPause > c.MaxRetryPause && c.MaxRetryPause > 0:
 		return fmt.Errorf("inbox: %s.RetryPause %s is longer than MaxRetryPause %s", name, c.RetryPause,

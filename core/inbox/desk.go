@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Desk shows an operator the tables of an inbox, for all consumers whose tables they are, and
-// repairs them. The Store of package sqlinbox is one. Every read is bounded. If the tables are not
-// in the database, the errors wrap core.ErrNoTables.
+// Desk shows an operator the events of all consumers that share an inbox's tables, and changes
+// them. The Store of package sqlinbox is one. Every read is bounded. If the tables are not in the
+// database, the errors wrap core.ErrNoTables.
 type Desk interface {
-	// Backlog returns every handler that is listed or has an event it failed with, by consumer and
+	// Backlog returns every handler that is registered or has failed with an event, by consumer and
 	// handler, at most 1000. It counts at most limit events of each consumer and status.
 	Backlog(ctx context.Context, limit int) ([]Backlog, error)
 	// ListFailed returns a page of the events that handlers have failed with. A query that makes no
@@ -26,14 +26,14 @@ type Desk interface {
 // Status is the state of an event at a handler. Empty: the table has no row of it.
 type Status string
 
-// Statuses. Only StatusProcessed needs no row of a failure.
+// Statuses of an event at a handler.
 const (
 	StatusProcessed  Status = "processed"
 	StatusFailed     Status = "failed"     // will be tried again when it is delivered again
 	StatusDead       Status = "dead"       // given up: waits for a person
 	StatusRedriven   Status = "redriven"   // a person wants it processed: waits for its delivery
 	StatusDiscarded  Status = "discarded"  // ended by a person
-	StatusProcessing Status = "processing" // another program wrote that it works on it
+	StatusProcessing Status = "processing" // another program wrote that it works on the event
 )
 
 // Backlog counts the events that one handler has failed with.
@@ -50,8 +50,8 @@ type Backlog struct {
 	// More: counting stopped at the limit.
 	More bool `json:"more,omitempty"`
 
-	// Oldest is how long ago the oldest of these events failed first, or was redriven, and
-	// OldestDead the same of the dead ones, by the clock of the database. Zero: there is none.
+	// Oldest is how long ago the oldest of these events failed first, or was redriven; OldestDead
+	// counts only dead events. Both are by the clock of the database. Zero: there is none.
 	Oldest     time.Duration `json:"oldest"`
 	OldestDead time.Duration `json:"oldest_dead"`
 	// LastProcessed is when the handler last processed an event, or a person discarded one. It is
@@ -84,8 +84,8 @@ type FailedPage struct {
 	// Next is FailedQuery.After of the next page. Empty: this is the last page.
 	Next string
 	// Truncated: the page is short, perhaps empty, because 10,000 rows of a consumer and a status
-	// were examined. More events may follow: go on with Next. It is never so if the query has
-	// Consumer and Status alone.
+	// were examined. More events may follow: go on with Next. Truncated is never set if the query
+	// has only Consumer and Status.
 	Truncated bool
 }
 

@@ -27,8 +27,8 @@
 // core.Unavailable or [Config.Classifier] marks as an outage. The event is given up when
 // [Config.MaxAttempts] are spent and its first failure is [Config.MinAge] ago, or at once with
 // core.Permanent. The event is then dead: ListDead shows it, and Redrive lets it be processed when
-// it is delivered again. Release takes its message out of a poison queue and does both. Discard
-// decides that it never will be.
+// it is delivered again. Release redrives it and delivers its message from a poison queue. Discard
+// ends it unprocessed.
 //
 // # No promise
 //

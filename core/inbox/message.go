@@ -20,8 +20,8 @@ type Message struct {
 	// ID is the identity of the event, by which its copies are recognised, at most 255 bytes.
 	// Default: [Config.EventID].
 	ID string
-	// UUID is the identity that a client library gives to each message. The event has it if neither
-	// its headers nor its payload name another one. Leave it empty if copies have different UUIDs.
+	// UUID is the identity that a client library gives to each message. It is the event id if
+	// neither the headers nor the payload have one. Leave it empty if copies have different UUIDs.
 	UUID string
 	// Handler names the handler that processes the message. Each of several handlers of a consumer
 	// processes each event once. At most 128 bytes. Choose it once: under another name nothing was
@@ -107,10 +107,10 @@ func (in *Inbox) Event(msg Message) (Event, error) {
 var errNoID = fmt.Errorf("%w: no event id: neither header event_id, nor a CloudEvent's id, nor a UUID; "+
 	"set Message.ID or Config.EventID", ErrInvalidMessage)
 
-// EventID returns the identity of an event from the headers of its message. That is event_id.
-// Without it, the identity of CloudEvents is taken: source and id, joined by a blank, as the
-// bindings of Kafka, AMQP, NATS and HTTP write them (ce_id, cloudEvents_id, cloudEvents:id, ce-id).
-// Without either the error wraps [ErrInvalidMessage].
+// EventID returns the event id from the headers of a message: event_id, else the identity of a
+// CloudEvent. That identity is source and id, joined by a blank, as the bindings of Kafka, AMQP,
+// NATS and HTTP write them (ce_id, cloudEvents_id, cloudEvents:id, ce-id). Without either the error
+// wraps [ErrInvalidMessage].
 func EventID(headers map[string]string) (string, error) { return MessageID(Message{Headers: headers}) }
 
 // MessageID returns the identity of the event of a message, which is the default of

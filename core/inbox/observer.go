@@ -42,7 +42,7 @@ type Observer struct {
 type Info struct {
 	Event Event
 	// Attempt is the number of the attempt, failed ones included. 0: the number is not known, or
-	// the consumer stops and this was none.
+	// the delivery was no attempt, because the consumer stops.
 	Attempt    int
 	Duration   time.Duration // since the message came
 	OccurredAt time.Time     // the time of the event; zero if its headers have none

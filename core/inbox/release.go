@@ -37,7 +37,7 @@ const (
 	HeaderParkedReason   = "reason_poisoned"   // the error for which it was given up
 	HeaderParkedTopic    = "topic_poisoned"    // where it was consumed; required by Release
 	HeaderParkedHandler  = "handler_poisoned"  // Key.Handler; default: Config.Handler
-	HeaderParkedConsumer = "consumer_poisoned" // Key.Consumer; Release leaves messages of others alone
+	HeaderParkedConsumer = "consumer_poisoned" // Key.Consumer; Release skips other consumers
 	HeaderParkedAt       = "poisoned_at"       // when it was parked: RFC 3339, UTC
 )
 
@@ -51,9 +51,9 @@ const (
 	headerNATSMsgID = "Nats-Msg-Id"
 )
 
-// Queue is a poison queue, as it is when it is opened: messages that are parked later are not in
-// it. Packages amqpbridge, franzbridge, natsbridge and redisbridge open queues of their brokers. It
-// is used by one goroutine.
+// Queue has the messages that a poison queue holds when it is opened, and none that is parked
+// later. Packages amqpbridge, franzbridge, natsbridge and redisbridge open queues of their brokers.
+// It is used by one goroutine.
 type Queue interface {
 	// Next returns the next message, each message once, and the messages of a key in the order in
 	// which they were parked. The error is io.EOF at the end of the queue, as the broker reports
@@ -122,8 +122,8 @@ type Released struct {
 	// Kept is how many messages were examined and stay in the queue. Select refused them, or they
 	// have no usable event id or no topic, or they belong to another consumer.
 	Kept int `json:"kept"`
-	// Behind is how many of the kept ones Select takes. They wait for a message of their handler and
-	// key that it has refused, so that the order of the key is kept.
+	// Behind is how many of the Kept messages Select accepted. They stay behind a message of their
+	// handler and key that Select refused, so that the order of the key is kept.
 	Behind int `json:"behind"`
 	// Groups has the messages that a DryRun counts as Sent, by cause: the largest group first, 100
 	// groups at most.
@@ -155,8 +155,8 @@ const (
 // still broken costs few messages a second round. If a message is neither processed nor given up
 // within Wait, Release stops with [ErrNotHandled].
 //
-// Messages are sent one after another in the order of the queue. So the order of a key among the
-// released messages is that in which they were given up. Events of the key that were processed
+// Messages are sent one after another in the order of the queue. So released messages of one key
+// are sent in the order in which they were given up. Events of the key that were processed
 // meanwhile stay processed, and a message that is given up again goes to the end of the queue: see
 // [Config.OnlyNewer].
 //

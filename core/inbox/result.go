@@ -25,10 +25,10 @@ const (
 	Retry
 	// Dead: the event was given up, and processing it again changes nothing. First put the message,
 	// with its payload, where a person finds it, such as a dead-letter queue. Then acknowledge it.
-	// A broker that keeps messages, such as Kafka, keeps this one too, and the table has its place.
-	// But two kinds of message have no row, so that nothing else keeps them: a message without a
-	// usable id, whose [Result.Err] wraps ErrInvalidMessage, and a message that an AtLeastOnce gave
-	// up. Every other [Result.Err] of a dead event wraps [ErrDead].
+	// If the broker keeps messages, as Kafka does, the table has the message's place. Two kinds of
+	// message have no row, so the dead-letter queue has the only copy: a message without a usable
+	// id, whose [Result.Err] wraps ErrInvalidMessage, and a message that an AtLeastOnce gave up.
+	// Every other [Result.Err] of a dead event wraps [ErrDead].
 	Dead
 )
 
@@ -162,9 +162,9 @@ var (
 // panicked is the error for a result of recover in a deferred function.
 func panicked(v any) error { return fmt.Errorf("%w: %w", ErrPanicked, core.NewPanicError(v)) }
 
-// Final reports whether processing the same message again cannot help. For the error of a Result
-// that is so if its Action is Dead. For any other error it is so if err wraps [ErrInvalidMessage] or
-// ErrDead, or is core.Permanent.
+// Final reports whether err is final: processing the same message again cannot help. The error of a
+// Result is final if its Action is Dead. Any other error is final if it wraps [ErrInvalidMessage]
+// or ErrDead, or is core.Permanent.
 func Final(err error) bool {
 	if v, ok := errors.AsType[*verdict](err); ok {
 		return v.dead

@@ -362,9 +362,9 @@ func effectSamples(b command.Backlog) []Sample {
 // Samples returns the values of the gauges of Watched. It asks the database if the last answers are
 // older than Config.BacklogEvery; outbox_unrelayed_topics and outbox_type_backlog_messages may be
 // four times as old. By default a query that takes longer than 150 ms runs less often, so that each
-// costs at most one percent of a connection. The gauges of a query that failed are missing, because
-// an old figure would hide an outage, and the failure is counted. Gauges are missing without a
-// failure if nothing is watched, or if the Repository has no such rows.
+// query costs at most one percent of a connection's time. The gauges of a query that failed are
+// missing, because an old figure would hide an outage, and the failure is counted. Gauges are
+// missing without a failure if nothing is watched, or if the Repository lacks the rows.
 func (s *Set) Samples(ctx context.Context) (all []Sample) {
 	w := s.watch
 	w.mu.Lock()

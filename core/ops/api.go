@@ -59,11 +59,11 @@ type Page struct {
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// List returns events in an order that an index gives. That is the row id, which begins with the
-// time of the event's id. If Filter.Statuses has StatusNew or StatusRetry, and neither StatusDone
-// nor StatusDiscarded, open events without a key come first, by topic and due time. The events of
-// the keys follow, each key in its order, and then the dead ones without a key. A filter that makes
-// no sense, or After of another filter, is refused with an error wrapping core.ErrInvalidRequest.
+// List returns events in the order of an index: by row id, which begins with the time of the
+// event's id. If Filter.Statuses has StatusNew or StatusRetry, and neither StatusDone nor
+// StatusDiscarded, open events without a key come first, by topic and due time. The events of the
+// keys follow, each key in its order, and then the dead ones without a key. A filter that makes no
+// sense, or After of another filter, is refused with an error wrapping core.ErrInvalidRequest.
 func (a *API) List(ctx context.Context, q ListQuery) (Page, error) {
 	if err := q.check(); err != nil {
 		return Page{}, err

@@ -14,8 +14,8 @@ import (
 // CountLimit is where the counts of Consumers, Effects and IdempotencyKeys stop.
 const CountLimit = 100_000
 
-// Beside has the tables that may exist next to an outbox's. A field that is nil is not in reach. So
-// is one whose tables are not in the database: its errors wrap core.ErrNoTables.
+// Beside has the tables that may exist next to an outbox's. Tables are not in reach if their field
+// is nil, or if the database lacks them: the field's errors then wrap core.ErrNoTables.
 type Beside struct {
 	Inbox   inbox.Desk
 	Effects command.Store
@@ -25,7 +25,7 @@ type Beside struct {
 	Transactor core.Transactor
 }
 
-// BesideStore is a Store with access to the tables next to its outbox's. An API whose Store is none
+// BesideStore is a Store with access to the tables next to its outbox's. An API with another Store
 // has no consumers, effects and idempotency keys. Package sqlops has one: it uses the tables of the
 // same database and schema that have no prefix. For tables with another prefix, embed it in a type
 // whose Beside returns them.

@@ -24,8 +24,8 @@ type Chain struct {
 	Text string `json:"text"`
 }
 
-// Chain walks up and down from the event, the effect or the command with that id, of which the
-// table need not have a row. An impossible id is refused with an error wrapping
+// Chain returns the causes and the consequences of the event, effect or command with that id. The
+// table need not have its row. An impossible id is refused with an error wrapping
 // core.ErrInvalidRequest.
 func (a *API) Chain(ctx context.Context, id string) (Chain, error) {
 	f := Filter{Cause: id}

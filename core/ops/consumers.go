@@ -10,7 +10,7 @@ import (
 // MaxMessages is how many messages one call of RedriveMessages or DiscardMessages changes.
 const MaxMessages = 500
 
-// Consumers are the handlers of the consumers in reach.
+// Consumers has the handlers whose inbox is in reach.
 type Consumers struct {
 	// There: the database has an inbox. Otherwise Handlers is empty.
 	There    bool            `json:"there"`
@@ -82,7 +82,7 @@ func (a *API) changeMessages(ctx context.Context, action string, req MessageRequ
 	case a.beside.Inbox == nil:
 		return 0, noTables("an inbox")
 	case len(req.Keys) == 0 || len(req.Keys) > MaxMessages:
-		return 0, invalid("%d messages are not between 1 and %d", len(req.Keys), MaxMessages)
+		return 0, invalid("%d messages in one call: give 1 to %d", len(req.Keys), MaxMessages)
 	}
 	records := make([]core.AuditRecord, len(req.Keys))
 	for i, k := range req.Keys {

@@ -182,10 +182,10 @@ func eventWith(e Event, c Content) core.Event {
 	}
 }
 
-// Edit is a change of one dead row, for a Store. Its Seen is a dead event's.
+// Edit is a change of one dead row, for a Store. Its Seen is the Sight of a dead event.
 type Edit struct {
 	EditRequest
-	NewID core.RowID // of the row in its place
+	NewID core.RowID // of the new row
 }
 
 // CheckDead returns an error wrapping ErrChanged unless the event is dead, and as it was seen.
@@ -199,7 +199,8 @@ func (c *Edit) CheckDead(e *Event) error {
 	return nil
 }
 
-// Appends reports whether the new row stands at the end of its key: where the key may have gone on.
+// Appends reports whether the new row stands at the end of its key, because the key may have gone
+// on.
 func (c *Edit) Appends(e Event) bool { return e.KeySeq != 0 && (c.SkipDead || e.KeyID.IsZero()) }
 
 // KeyOf returns the key of the new row. The dead row may have left its key.
@@ -214,8 +215,8 @@ func (c *Edit) KeyOf(e Event) core.KeyID {
 	return key
 }
 
-// Apply returns the content of the new row, and how it differs. The new row has a header with the id
-// of the dead one, and where it is appended one with the first number of the event.
+// Apply returns the content of the new row, and how it differs. The new row has a header with the
+// id of the dead row and, if it is appended, a header with the event's first number.
 func (c *Edit) Apply(e Event, old Content) (now Content, diff string, err error) {
 	now = Content{ContentType: old.ContentType, Payload: old.Payload, Headers: maps.Clone(old.Headers)}
 	if now.Headers == nil {

@@ -94,7 +94,7 @@ func (a *API) changeEffects(ctx context.Context, action string, req EffectReques
 		return 0, fmt.Errorf("ops: the Store has no Transactor: call command.Queue in a transaction: %w",
 			errors.ErrUnsupported)
 	case len(req.IDs) == 0 || len(req.IDs) > MaxLimit:
-		return 0, invalid("%d effects are not between 1 and %d", len(req.IDs), MaxLimit)
+		return 0, invalid("%d effects in one call: give 1 to %d", len(req.IDs), MaxLimit)
 	}
 	queue, err := command.NewQueue(command.QueueConfig{Store: b.Effects, Outbox: a.outbox})
 	if err != nil {

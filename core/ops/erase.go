@@ -28,7 +28,7 @@ type EraseRequest struct {
 	AggregateType, AggregateID string // both or none
 	TenantID                   string // empty: of every tenant
 	// Open erases events that wait to be published too. Their consumers then get an event without
-	// content. Otherwise they are left alone: call Erase again when they are out.
+	// content. Otherwise they stay: call Erase again when they are published.
 	Open bool
 
 	// KeyIDs are idempotency keys whose stored answers are erased, as clients sent them. KeyScope
@@ -42,9 +42,9 @@ type EraseRequest struct {
 }
 
 // EffectEraser is implemented by Beside.Effects whose effects Erase can reach. It examines one part
-// of its table behind the effect with the id after, which is empty for the first part: next is
-// empty after the last one. It erases the content of matching effects, in one transaction. Effects
-// that are not finished are left alone and counted in left. With dryRun it only counts.
+// of its table, behind the effect with the id after (empty: the first part). next is empty after
+// the last part. It erases the content of matching effects, in one transaction. Effects that are
+// not finished are left alone and counted in left. With dryRun it only counts.
 type EffectEraser interface {
 	EraseEffects(ctx context.Context, after string, dryRun bool,
 		match func(tenant, eventID, businessKey string) bool) (erased, left int, next string, err error)
@@ -118,7 +118,7 @@ func (a *API) PlanErase(ctx context.Context, req EraseRequest) (Erasure, error) 
 // work is not done again, and a repeated request gets an empty answer. Every row stays, with its
 // ids, key, number and status, so the order of each key is as before. An erased event has an empty
 // payload and the header core.HeaderErased. Its headers about cause, correlation and place stay. If
-// it is published later, as an open one or after a redrive, its consumers get it so.
+// it is published later, as an open event or after a redrive, consumers get it erased.
 //
 // Events that wait are erased only with Open, and never while a process holds them. An effect
 // belongs to the subject if one of the events has caused it, or if its business key is "type/id" of

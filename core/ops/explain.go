@@ -38,8 +38,8 @@ type Explanation struct {
 	Event  Event  `json:"event,omitzero"` // zero for ReasonUnknown
 	// Text is a sentence for people. It is Printable, as Fix is.
 	Text string `json:"text"`
-	// Fix is a sentence that names the call that changes it and the rows that it is for, and the
-	// command of cmd/outbox in backquotes. Empty: there is nothing to do.
+	// Fix is a sentence with the remedy: the call, its rows, and the command of cmd/outbox in
+	// backquotes. Empty: there is nothing to do.
 	Fix string `json:"fix,omitempty"`
 	// Until is when the reason ends without action: the due time, the end of the lease or of the
 	// pause. Zero: not known, or never.
@@ -455,9 +455,9 @@ func failure(e *Event) string {
 // sentence.
 func unended(text string) string { return strings.TrimRight(text, ". \t\r\n") }
 
-// Printable returns a text of others as a terminal or a page may show it, in one line: an error, a
-// key, a header, a reason. Space of any kind becomes a blank. Invisible characters, and characters
-// that a terminal obeys, become visible, as \x1b or \u202e: Unicode's classes Cc, Cf, Zl and Zp,
-// except the joiners U+200C and U+200D and the visible signs of Cf. So do bytes that are not UTF-8.
-// It does not escape HTML.
+// Printable returns foreign text, such as an error, a key or a header, as one line that a terminal
+// or a page may show. Space of any kind becomes a blank. Invisible characters, and characters that
+// a terminal obeys, become visible, as \x1b or \u202e: Unicode's classes Cc, Cf, Zl and Zp, except
+// the joiners U+200C and U+200D and the visible signs of Cf. So do bytes that are not UTF-8. It
+// does not escape HTML.
 func Printable(s string) string { return textcheck.Line(s) }

@@ -37,12 +37,12 @@ type Filter struct {
 	CreatedBefore time.Time `json:"created_before,omitzero"`
 }
 
-// invalid is the error of a call that makes no sense.
+// invalid returns an error that wraps core.ErrInvalidRequest.
 func invalid(format string, args ...any) error {
 	return &core.FieldError{Err: core.ErrInvalidRequest, Format: format, Args: args}
 }
 
-// check reports what makes no sense. It spells the event id as it is stored.
+// check refuses contradictory filters, and spells EventID as it is stored.
 func (f *Filter) check() error {
 	for _, s := range f.Statuses {
 		if s > StatusDiscarded {

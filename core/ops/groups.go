@@ -59,7 +59,7 @@ func Pattern(text string) string { return failgroup.Pattern(text) }
 func (a *API) Groups(ctx context.Context, f Filter) (Groups, error) {
 	for _, s := range f.Statuses {
 		if s != StatusDead && s != StatusRetry {
-			return Groups{}, invalid("Groups has no events that are %s", s)
+			return Groups{}, invalid("%s events are in no group: select dead or retrying ones", s)
 		}
 	}
 	if err := f.check(); err != nil {
@@ -149,7 +149,7 @@ type GroupRequest struct {
 	Fingerprint string // Group.Fingerprint
 	Actor       string // the person, at most 255 bytes
 	Reason      string // at most 1024 bytes
-	DryRun      bool   // the request is checked as ever, and nothing is changed
+	DryRun      bool   // checks the request and changes nothing
 }
 
 // GroupNote is the stored note and state of a group of failures.

@@ -27,7 +27,7 @@ type BlockedKey struct {
 
 // BlockedKeys are keys that dead events block.
 type BlockedKeys struct {
-	Keys []BlockedKey `json:"keys"` // the one that is blocked for longest first
+	Keys []BlockedKey `json:"keys"` // the longest blocked first
 	More bool         `json:"more"` // there may be more: raise KeyQuery.Limit, or name a topic
 }
 

@@ -10,9 +10,9 @@ import (
 )
 
 // Outage returns a destination if a relay has stopped it: this process's relay, or another live
-// relay that reports it in its heartbeat, at most 10 s later. Nil: none has, or there is no table
-// of relays. A relay that is shut out alone, by its credentials for example, may stop a destination
-// that works for others: core.Outbox.Relays has the report of each relay.
+// relay that reports it in its heartbeat, at most 10 s later. Nil: no relay has stopped it, or
+// there is no table of relays. A relay that is shut out alone, by its credentials for example, may
+// stop a destination that works for others: core.Outbox.Relays has the report of each relay.
 func (a *API) Outage(ctx context.Context, topic string) (*core.StoppedDestination, error) {
 	if d := stopped(a.outbox.Stopped(), topic); d != nil {
 		return d, nil

@@ -46,9 +46,9 @@ type Plan struct {
 	More   bool           `json:"more,omitempty"`
 	Topics map[string]int `json:"topics"` // events of each destination
 	Keys   int            `json:"keys"`   // keys of the events
-	// ByLog is how many of the events a reader of the database's log publishes (Event.ByLog). Their
-	// replays are for it too: they are done at once, and count as published in a StoredPlan whether
-	// it reads them or not.
+	// ByLog is how many of the events a reader of the database's log publishes (Event.ByLog). The
+	// reader also gets their replays, which are done at once and count as published in a StoredPlan
+	// whether it reads them or not.
 	ByLog  int       `json:"by_log,omitempty"`
 	Oldest time.Time `json:"oldest,omitzero"`
 	Newest time.Time `json:"newest,omitzero"`
@@ -68,7 +68,7 @@ type Plan struct {
 
 // PlanRedrive plans to redrive the dead events that the filter selects, up to limit. A limit of 0
 // is MaxPlan. Filter.Statuses may be StatusDead or empty, which means the same. It changes nothing,
-// and reads on until it has so many events or has seen all dead ones.
+// and reads on until it has limit events or has seen all dead ones.
 func (a *API) PlanRedrive(ctx context.Context, f Filter, limit int) (Plan, error) {
 	for _, s := range f.Statuses {
 		if s != StatusDead {
@@ -227,7 +227,7 @@ func (p *Plan) check() error {
 	case len(p.IDs) > MaxPlan:
 		return invalid("the plan has %d events, more than %d", len(p.IDs), MaxPlan)
 	case p.digest() != p.Digest || len(p.Seen) != len(p.IDs):
-		return fmt.Errorf("%w: its digest is %.64q and its events have %s", ErrPlanChanged, p.Digest, p.digest())
+		return fmt.Errorf("%w: its digest is %.64q, and its events give %s", ErrPlanChanged, p.Digest, p.digest())
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ const AuditRelease = "release"
 
 // ReleaseRequest selects the parked messages of a consumer to release.
 type ReleaseRequest struct {
-	// Consumer is whose poison queue From is. Its inbox is beside the outbox.
+	// Consumer is the owner of the poison queue From. Its inbox is beside the outbox.
 	Consumer string
 	// Cache is the consumers' cache, if they have one.
 	Cache inbox.Cache

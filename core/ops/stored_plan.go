@@ -93,10 +93,10 @@ type PlanChange struct {
 	// Lease is how long, from now on, no other process may run the plan.
 	Lease time.Duration
 	// IDs are redriven, discarded or replayed in the same transaction, by Plan.Action, and counted
-	// in Changed. A replay leaves out rows that are not done, or are replays. It inserts an open
-	// row with the id Plan.ReplayID for each, in the order of the key: the event, with its first
-	// number in core.HeaderFirstKeySeq and the row in ReplayOf, under core.ReplayKeyID of its key.
-	// The audit row names both rows.
+	// in Changed. A replay leaves out rows that are not done, or are replays. For each other row it
+	// inserts an open row with the id Plan.ReplayID, in the order of the key, under
+	// core.ReplayKeyID. The new row has the event, with its first number in core.HeaderFirstKeySeq,
+	// and the old row in ReplayOf. The audit row names both rows.
 	IDs []core.RowID
 	// Audit is the action of an audit row about the plan. Empty: none. Request has actor and
 	// reason.

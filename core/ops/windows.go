@@ -51,7 +51,7 @@ type WindowRequest struct {
 	Keep     time.Duration // see Window.Keep; more than 0
 	Actor    string        // at most 255 bytes
 	Reason   string        // at most 1024 bytes
-	DryRun   bool          // the request is checked and answered as ever, and nothing is changed
+	DryRun   bool          // checks and answers the request, and changes nothing
 }
 
 // AuditReason is the reason of the audit row about the request.
@@ -108,7 +108,7 @@ func (a *API) DeclareWindow(ctx context.Context, req WindowRequest) error {
 // DeclareWindow.
 func (a *API) WithdrawWindow(ctx context.Context, req WindowRequest) (withdrawn bool, err error) {
 	if req.Keep != 0 {
-		return false, invalid("a window is withdrawn whatever its {Keep} is: set none")
+		return false, invalid("leave out {Keep}: a window is withdrawn whatever it is")
 	}
 	if err := req.check(); err != nil {
 		return false, err

@@ -185,7 +185,7 @@ func publisherOf(p core.Publisher, topic string) core.Publisher {
 	}
 }
 
-// asyncOf returns the AsyncPublisher of a topic, or nil if its publisher is none.
+// asyncOf returns a topic's publisher if it is an AsyncPublisher, else nil.
 func asyncOf(p core.Publisher, topic string) core.AsyncPublisher {
 	async, _ := publisherOf(p, topic).(core.AsyncPublisher)
 	return async

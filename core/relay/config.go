@@ -50,9 +50,9 @@ type Config struct {
 	// Workers is how many events are published at once, or how many goroutines hand events over to
 	// an AsyncPublisher. Default: 32.
 	Workers int
-	// InFlight and InFlightBytes bound the events that an AsyncPublisher has and has not answered.
-	// InFlightBytes may be exceeded by one event. Other publishers get one event from each worker.
-	// Default: 1024 events, 16 MiB.
+	// InFlight and InFlightBytes bound the events that were handed to an AsyncPublisher and wait
+	// for its answer. InFlightBytes may be exceeded by one event. Other publishers get one event
+	// from each worker. Default: 1024 events, 16 MiB.
 	InFlight      int
 	InFlightBytes int64
 	// HotEvents and HotBytes bound the fast path, from Publish to the mark. The poller publishes
@@ -102,23 +102,24 @@ type Config struct {
 // When a destination refuses every event, the events are not at fault. So an event never becomes
 // DEAD by unmarked refusals (see Transient) while its destination has acknowledged nothing since it
 // first refused the event. An event that is refused alone at a silent destination is tried without
-// end, once per BreakerPolicy.MaxProbeInterval. The log and Observer.ProbeFailed name it, and
-// Discard ends it.
+// end, once per BreakerPolicy.MaxProbeInterval. The log and Observer.ProbeFailed name the event,
+// and Discard ends it.
 type RetryPolicy struct {
 	BaseDelay time.Duration // default 200 ms
 	MaxDelay  time.Duration // default 60 s
-	// refusals that are the event's own fault, after which it is DEAD; default 10
+	// after this many refusals that are its own fault, an event is DEAD; default 10
 	MaxAttempts int
 }
 
 // BreakerPolicy sets when a destination (a topic) is stopped. A stopped destination costs its
 // events no attempts.
 type BreakerPolicy struct {
-	// Failures is how many different events in a row the destination refuses, without an
-	// acknowledgement in between, until the breaker opens. No error needs to be marked as an outage
-	// for that. An event that was refused before counts only if nothing is acknowledged for
-	// MaxProbeInterval. The breaker also opens when one event is refused that often (or MaxAttempts
-	// times if that is less) and nothing was acknowledged since its first refusal. Default: 5.
+	// Failures is how many different events the destination refuses in a row, with no
+	// acknowledgement in between, before the breaker opens. Errors count whether or not they are
+	// marked as an outage. An event that was refused before counts only if nothing is acknowledged
+	// for MaxProbeInterval. The breaker also opens when one event is refused Failures times
+	// (MaxAttempts times, if fewer) and nothing was acknowledged since its first refusal. Default:
+	// 5.
 	Failures int
 	// ProbeInterval is the first pause before one event is tried. It doubles with each failed probe
 	// up to MaxProbeInterval, with 20 % jitter. MaxProbeInterval is therefore the longest wait for
@@ -136,9 +137,9 @@ type Retention struct {
 	DeleteOnSuccess bool
 	// Keep is how long DONE rows stay without DeleteOnSuccess. Default: 7 days.
 	Keep time.Duration
-	// KeepDiscarded is how long DISCARDED rows stay, so that a mistake can be looked into. The
-	// cleanup reads the rows of the longer time again in each walk over the table, which costs it
-	// time where the two differ by weeks and the table is large. Default: Keep.
+	// KeepDiscarded is how long DISCARDED rows stay, so that a mistake can be looked into. If the
+	// two times differ by weeks and the table is large, the cleanup is slower: every walk over the
+	// table reads the rows again that stay longer. Default: Keep.
 	KeepDiscarded time.Duration
 	// Archive gets the rows before the janitor deletes them, to write them to a table of your own
 	// or to files, for example. It gets at most ArchiveRows rows and ArchiveBytes of payload at

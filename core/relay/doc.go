@@ -3,7 +3,7 @@
 // the outbox.
 //
 // A relay takes events on two paths: the fast path, straight from a commit of this process, and the
-// poller, which claims rows of the table. What its goroutines share is in one value, state, and they
-// reach it through its guard alone. The table is the only source of truth: whatever a relay holds in
-// memory may be lost.
+// poller, which claims rows of the table. Its goroutines share one value, state, and reach it only
+// through its guard. The table is the only source of truth: whatever a relay holds in memory may be
+// lost.
 package relay

@@ -108,7 +108,7 @@ func (r *engine) renew(ctx context.Context, due []renewal) (answered bool) {
 	if r.life.renewFails.Swap(false) {
 		r.db.succeeded()
 	}
-	var others []core.RowID // locked by transactions of others
+	var others []core.RowID // locked by other transactions
 	if locked != nil {
 		others = locked.Rows
 	}

@@ -84,8 +84,8 @@ func (r *engine) wokenByOthers() { r.do(func(s *state) { s.wakes.onWake(time.Now
 var (
 	errDeaf = errors.New("outbox: no wake-up arrived after a Notify of this relay; PgBouncer in transaction mode " +
 		"loses LISTEN: give Listen the address of PostgreSQL itself")
-	errNotReady    = errors.New("outbox: Listen did not connect in time")
-	errListenEnded = errors.New("outbox: Listen returned")
+	errNotReady    = errors.New("outbox: Listen did not call wake in time")
+	errListenEnded = errors.New("outbox: Listen returned before its context ended")
 )
 
 // listener runs WakePolicy.Listen while a relay runs.

@@ -60,8 +60,8 @@ func (r *engine) operated() {
 	})
 }
 
-// current waits until a look has ended that began after all failures of the database so far. It
-// returns how that look ended.
+// current waits until the settings of operators were read after the database's last failure, and
+// returns the error of that read.
 func (r *engine) current(ctx context.Context) (err error) {
 	doubts := ask(r, func(s *state) uint64 { return s.operators.doubts })
 	for {

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// rateBurst is the time whose events may be sent without a pause between them.
+	// rateBurst times the rate is how many events may be sent without a pause between them.
 	rateBurst = 100 * time.Millisecond
-	// rateAhead is the time whose events this process holds at most. The rest stays in the table,
-	// where it costs no memory and no renewals, and where other relays can take it.
+	// rateAhead times the rate is how many events this process holds at most. The rest stays in the
+	// table, where it costs no memory and no renewals, and where other relays can take it.
 	rateAhead = time.Second
 )
 

@@ -108,9 +108,8 @@ func (r *engine) prepareSuspect(j job) (ready, renew bool) {
 	return ready, renew
 }
 
-// mayPublish reports whether the beginning of the publish is written down, if it has to be. While
-// it was written, this process may have lost the claim and taken the row again: the new claim needs
-// a note of its own.
+// mayPublish returns false if a suspect's begin was not recorded for the present claim. While it
+// was recorded, this process may have lost the claim and taken the row again.
 func (l *itemLease) mayPublish(suspect bool) bool { return !suspect || l.begun == l.claimNo }
 
 // beginSuspect writes down that the publish of a suspect begins. If that fails, the publish must

@@ -185,15 +185,15 @@ func dsnIn(connector reflect.Value, depth int) (dsn string, ok bool) {
 	return "", false
 }
 
-// CheckTx implements core.Repository. A transaction that was begun on the pool of r costs nothing,
-// and neither does one whose pool is not known, which passes. The first transaction of each other
-// pool costs one short query in it. It names the database, on PostgreSQL with the table of events
-// that the connection finds, on SQLite by its file. core.ErrOtherDatabase lists the limits.
+// CheckTx implements core.Repository. A transaction of the pool of r costs nothing. A transaction
+// of an unknown pool passes, and costs nothing. The first transaction of each other pool costs one
+// short query in it. The query names the database, on PostgreSQL with the table of events that the
+// connection finds, on SQLite by its file. core.ErrOtherDatabase lists the limits.
 //
 // CheckTx never waits for the pool of r, because the transaction may hold the pool's last
 // connection. Migrate and Check learn the name of r's own database. Otherwise the first CheckTx
-// that needs the name has it asked for in the background, and transactions of other pools pass
-// until it is known.
+// that needs the name asks for it in the background, and transactions of other pools pass
+// meanwhile.
 func (r *Repository) CheckTx(ctx context.Context, tx core.Tx) error {
 	if d := tx.Dialect(); d != r.dialect {
 		return fmt.Errorf("%w: the transaction is in %s and the outbox is in %s", core.ErrOtherDatabase, d,

@@ -37,8 +37,8 @@ type Pool interface {
 	InTx(ctx context.Context, fn func(q Querier) error) error
 
 	// With returns a Querier like the Pool itself, but every statement runs with these settings of
-	// the server, as after SET LOCAL. Statements of others never see the settings. NewWithPool
-	// calls With once.
+	// the server, as after SET LOCAL. Other statements never see the settings. NewWithPool calls
+	// With once.
 	With(settings map[string]string) Querier
 }
 

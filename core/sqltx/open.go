@@ -196,9 +196,9 @@ type Conn interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// WrapTx makes a core.Tx of a transaction, for authors of adapters. t follows the transaction. The
-// owner of conn must show t the statements; the result does not. A nil t means that the transaction
-// is not tracked.
+// WrapTx makes a core.Tx of a transaction, for authors of adapters. t follows the transaction: the
+// owner of conn must show t the statements, because the result does not. With a nil t the
+// transaction is not tracked.
 func WrapTx(conn Conn, d core.Dialect, t *Tracker) core.Tx {
 	return &wrappedTx{conn: conn, pool: poolOf(conn), dialect: d, tracker: t}
 }

@@ -211,7 +211,7 @@ func (t *Tracker) Observe(query string, err error) {
 		return
 	}
 	kind, name := t.read(query)
-	if kind >= sqltext.End { // also after a failure: perhaps only its answer was lost
+	if kind >= sqltext.End { // also if it failed: perhaps only the answer was lost
 		t.unsure, t.bypassed = true, true
 	}
 	if err != nil {

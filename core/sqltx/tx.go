@@ -351,7 +351,7 @@ type refusedCommits struct {
 
 type refusedCommit struct{ err error }
 
-// add adds a reason. lift removes it, and so does a rollback to an earlier savepoint, by onOutcome.
+// add adds a reason. lift removes it, as a rollback to an earlier savepoint does by onOutcome.
 func (v *refusedCommits) add(err error, onOutcome func(func(core.Outcome))) (lift func()) {
 	one := &refusedCommit{err: err}
 	v.mu.Lock()

@@ -240,7 +240,7 @@ func (m migration) completeMySQL(name string, t *atlas.Table) {
 }
 
 // apply sets the storage parameters of tables that were created on PostgreSQL. Only plans for
-// PostgreSQL have such quotes.
+// PostgreSQL quote names with ".
 func (m migration) apply(next schema.Applier) schema.Applier {
 	return schema.ApplyFunc(func(ctx context.Context, conn dialect.ExecQuerier, plan *atlasmigrate.Plan) error {
 		if err := next.Apply(ctx, conn, plan); err != nil {

@@ -42,9 +42,9 @@ type PoisonQueue struct {
 
 var _ inbox.Queue = (*PoisonQueue)(nil)
 
-// OpenPoisonQueue connects, and opens the queue with that name. It is an error if there is none. Of
-// cfg it uses the connection and the Marshaler of AMQP, and ConnectTimeout. The error wraps ErrQueueInUse
-// if another release has the queue open, and goes on having it for three seconds.
+// OpenPoisonQueue connects, and opens the queue with that name. A missing queue is an error. Of cfg
+// it uses the connection and the Marshaler of AMQP, and ConnectTimeout. The error wraps
+// ErrQueueInUse if another release has the queue open, and goes on having it for three seconds.
 func OpenPoisonQueue(ctx context.Context, cfg Config, name string) (*PoisonQueue, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err

@@ -126,8 +126,8 @@ func (q *PoisonQueue) committed(ctx context.Context) (kadm.OffsetResponses, erro
 	return all, err
 }
 
-// longestMetadata is the broker's limit for the metadata of an offset, less a message or two.
-// offset.metadata.max.bytes is 4096.
+// longestMetadata is below offset.metadata.max.bytes of the broker, 4096, by the room for a message
+// or two.
 const longestMetadata = 4096 - 64
 
 // Next implements inbox.Queue. Its error may wrap ErrManyKept.

@@ -252,7 +252,7 @@ func (c *Capture) unanswered(ctx context.Context, s Session, a *Answer) error {
 			return nil
 		}
 	}
-	err := fmt.Errorf("outbox: %s of %s returned %d columns, less than it was asked for", c.st.Op, c.st.Of,
+	err := fmt.Errorf("outbox: %s of %s returned %d columns, fewer than it was asked for", c.st.Op, c.st.Of,
 		len(a.Columns))
 	c.refuse(err)
 	return err

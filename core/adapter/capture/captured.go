@@ -108,9 +108,9 @@ func (c *Capture) takeAll() error {
 		c.tx.OnRollback(m.Recorder, core.UndoRecorded(m.Recorder)) // it may have had no events before
 		c.taken = append(c.taken, taken{m.Value, r, events})
 		if !known && !named(events) {
-			return fmt.Errorf("%w: event %q was recorded on a model, and %s of %s changed %d rows without saying "+
-				"which is the model's: set AggregateID", core.ErrNoAggregateID, events[0].Type, c.st.Op, c.st.Of,
-				len(c.told))
+			return fmt.Errorf("%w: event %q was recorded on a model, and %s of %s changed %d rows, and "+
+				"which of them is the model's is not known: set AggregateID", core.ErrNoAggregateID, events[0].Type,
+				c.st.Op, c.st.Of, len(c.told))
 		}
 	}
 	return nil

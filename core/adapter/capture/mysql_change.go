@@ -81,7 +81,7 @@ func (c *Capture) changed(ctx context.Context, s Session, text string, args []an
 
 // missing is the error of rows that are not there by their keys after their statement.
 func (c *Capture) missing(want int) error {
-	return fmt.Errorf("%w: %s of %s changed %d rows, and %d are there by their keys", core.ErrNoAggregateID, c.st.Op,
+	return fmt.Errorf("%w: %s of %s changed %d rows, and %d were found by their keys", core.ErrNoAggregateID, c.st.Op,
 		c.st.Of, want, len(c.rows))
 }
 
@@ -165,8 +165,8 @@ func (c *Capture) qualify(table string) {
 	c.st.Columns = columns
 }
 
-// unfound executes a statement that has no row to change. It runs as it is, because a condition
-// that is never true would hide the errors of its own.
+// unfound executes a statement that has no row to change. The statement is sent unchanged: a
+// condition that is never true would hide errors of its own condition.
 func (c *Capture) unfound(ctx context.Context, s Session, text string, args []any) (sql.Result, error) {
 	res, err := s.Send(ctx, text, args)
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *Capture) unfound(ctx context.Context, s Session, text string, args []an
 		return nil, err
 	}
 	if n, err := res.RowsAffected(); err != nil || n > 0 {
-		err = fmt.Errorf("%w: %s of %s changed %d rows that came after it had looked for them: "+
+		err = fmt.Errorf("%w: %s of %s changed %d rows that came after the outbox had looked: "+
 			"run the transaction again", core.ErrNoAggregateID, c.st.Op, c.st.Of, n)
 		c.refuse(err)
 		return res, err

@@ -417,11 +417,11 @@ func (p piece) value() (any, error) {
 // findable returns nil, or an error if the rows of an upsert cannot be found by a unique key.
 func (in *insert) findable(u unique) error {
 	if !u.whole {
-		return fmt.Errorf("the unique key %s is of prefixes or expressions", u.name)
+		return fmt.Errorf("the unique key %s has prefixes or expressions", u.name)
 	}
 	rows, err := in.of(u.columns)
 	if err != nil || slices.ContainsFunc(rows, func(r []any) bool { return r == nil }) {
-		return fmt.Errorf("a row does not say its unique key %s", u.name)
+		return fmt.Errorf("a row has no value for its unique key %s", u.name)
 	}
 	for _, column := range u.columns {
 		if set, ok := in.sets[column]; ok && !isValues(set.text, column) {

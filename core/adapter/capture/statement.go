@@ -36,7 +36,7 @@ type Statement struct {
 	// table has no key. The statement then causes no events. Nil: it is refused. Adapters set it
 	// for types that only OnAll asks for.
 	LeftOut func()
-	// Scan makes models of rows. Each row has the values of Columns, as the driver gave them.
+	// Scan turns rows into models. Each row has the values of Columns, as the driver gave them.
 	Scan func(rows *Answer) ([]reflect.Value, error)
 	// Key returns the key of a model that Scan made, "" if the type has no key.
 	Key func(model reflect.Value) (string, error)

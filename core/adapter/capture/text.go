@@ -240,7 +240,7 @@ func parseChange(op core.Op, text string, args []any) (c change, err error) {
 		known := t.kind == comma && c.sets != nil && next < len(all) &&
 			slices.Contains(joined, bare(text[all[next].at:all[next].end]))
 		if t.kind == open || t.text == "JOIN" || t.kind == comma && !known {
-			return c, errors.New("outbox: a statement on several tables does not say whose rows it changes")
+			return c, errors.New("outbox: the statement has several tables and does not name the one that it changes")
 		}
 		if t.kind == comma && c.as == "" {
 			c.own, c.as = cut(all[first], t), text[all[next-2].at:all[next-2].end]
@@ -333,7 +333,7 @@ func twice(p piece) (piece, error) {
 		switch t.text {
 		case "RAND", "UUID", "UUID_SHORT", "SYSDATE", "UUID_V4", "UUID_V7", "RANDOM_BYTES":
 			if call {
-				return p, fmt.Errorf("outbox: the condition calls %s(), which is another one each time", t.text)
+				return p, fmt.Errorf("outbox: the condition calls %s(), whose result differs each time", t.text)
 			}
 		case "UNION", "INTERSECT", "EXCEPT", "LOCK", "FOR":
 			if t.depth > 0 {

@@ -135,7 +135,7 @@ func join(tx core.Tx) error {
 	case tx == nil:
 		return core.ErrNoTransaction
 	case !tx.Tracked():
-		return errors.New("inboxtest: the end of this transaction cannot be heard")
+		return errors.New("inboxtest: the transaction is not tracked")
 	}
 	return tx.Err()
 }

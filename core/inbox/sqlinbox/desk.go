@@ -277,7 +277,7 @@ func (s *Store) ListFailed(ctx context.Context, q inbox.FailedQuery) (page inbox
 		return page, err
 	}
 	if q.Consumer != "" && from.Consumer != "" && from.Consumer != q.Consumer {
-		return page, fmt.Errorf("%w: FailedQuery.After is of another query", inbox.ErrInvalidRequest)
+		return page, fmt.Errorf("%w: FailedQuery.After comes from another query", inbox.ErrInvalidRequest)
 	}
 	wanted, err := newFailedFilter(q)
 	if err != nil {
@@ -366,7 +366,7 @@ func newFailedFilter(q inbox.FailedQuery) (f failedFilter, err error) {
 		}
 	}
 	if f.status == nil && q.Status != "" {
-		return f, fmt.Errorf("%w: there are no failures that are %q", inbox.ErrInvalidRequest, string(q.Status))
+		return f, fmt.Errorf("%w: Status %q selects no failures", inbox.ErrInvalidRequest, string(q.Status))
 	}
 	for _, c := range []struct{ column, value string }{
 		{"handler", q.Handler},

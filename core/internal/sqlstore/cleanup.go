@@ -90,8 +90,7 @@ type Archive[T any] struct {
 	Delete func(n int) string // deletes n rows
 	Key    func(row T) []any  // the parameters of Lock and Delete for a row
 	ID     func(row T) []string
-	// Also runs in the transaction that deletes, after the deletion, with the rows that it deleted.
-	// Default: nothing.
+	// Also is called with the deleted rows, in the transaction that deleted them. Default: nothing.
 	Also func(ctx context.Context, q sqlkit.Querier, rows []T) error
 }
 

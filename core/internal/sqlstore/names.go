@@ -1,5 +1,5 @@
-// Package sqlstore is shared by the stores of keys, of the inbox and of effects: names and words of
-// the databases, short transactions of its own, statements in a caller's transaction, migrations.
+// Package sqlstore is what the stores of keys, of the inbox and of effects share: names, SQL words,
+// short transactions, statements in a caller's transaction, migrations.
 package sqlstore
 
 import (

@@ -1,5 +1,5 @@
 // Package textcheck judges short texts that name things, as keys, consumers, channels and headers
-// do, and makes texts of others fit to be shown.
+// do, and makes foreign texts fit to show.
 package textcheck
 
 import (

@@ -64,7 +64,7 @@ type destination struct {
 	stopped  bool
 	probing  bool
 	probeAt  time.Time
-	held     time.Time // the end of the pause that it has asked for
+	held     time.Time // the end of the pause that the destination asked for
 	gap      time.Duration
 	nextBack time.Time // when the last effect that was put off comes back
 }

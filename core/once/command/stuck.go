@@ -94,9 +94,9 @@ func (w *Worker) abandon(run execution, ended <-chan handlerEnd,
 	return destinationMaxGap
 }
 
-// shortLease warns once that handlers may run for longer than the lease. Nobody else is let in
-// while the lease is extended. But only a handler that ends before the lease is certain to be
-// alone, even if its process or the store stops for a while.
+// shortLease warns once that handlers may run for longer than the lease. While the lease is
+// extended, no other process runs the handler. But if the process or the store stops for a while,
+// only a handler that ends before its lease is certain to run alone.
 type shortLease struct{ once sync.Once }
 
 func (s *shortLease) check(ctx context.Context, lease time.Duration, logger *slog.Logger) {

@@ -15,7 +15,7 @@ import (
 // destinationStatements are the statements about the backlogs of topics.
 type destinationStatements struct {
 	count  string
-	limits int // how many parameters of count are the limit
+	limits int // how often the limit is a parameter of count
 }
 
 // The statements read events in the order of an index, so that a limit ends the scan, in each of

@@ -155,7 +155,7 @@ type CaptureSet uint8
 
 // Assignments of an update or an upsert.
 const (
-	CaptureSetModel CaptureSet = iota // all columns, to the values of the models
+	CaptureSetModel CaptureSet = iota // sets all columns to the model's values
 	CaptureSetNote                    // note, to Note of the statement (an upsert: to Note of the model)
 	CaptureSetStock                   // stock, to the expression stock + 1
 )

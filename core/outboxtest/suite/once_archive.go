@@ -20,7 +20,7 @@ func onceArchiveCases() []onceCase {
 
 var errArchive = errors.New("suite: the archive is full")
 
-// archiver returns the store, or nil if it is none.
+// archiver returns the store if it is an archiver, else nil.
 func (f *onceFixture) archiver() once.Archiver {
 	a, ok := f.store.(once.Archiver)
 	f.must(ok || f.ForgetsExpired, "a %T is no once.Archiver", f.store)

@@ -214,7 +214,7 @@ func (f *fixture) claim(req core.ClaimRequest) []core.Claimed {
 	return rows
 }
 
-// heads claims from all keys once.
+// heads claims from every key, once.
 func (f *fixture) heads(req core.ClaimRequest) []core.Claimed {
 	f.Helper()
 	var all []core.Claimed

@@ -61,7 +61,7 @@ type wired struct {
 
 	wire    *Wire
 	address string
-	waits   atomic.Bool // for the server: for its first bytes, and for its answer to written bytes
+	waits   atomic.Bool // for the server's first bytes, or its answer to written bytes
 }
 
 // Read implements net.Conn.

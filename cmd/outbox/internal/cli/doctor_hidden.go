@@ -14,8 +14,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// hiddenError: a server hides from doctor what a check asks for. The check has no result then,
-// least of all that all is in order.
+// hiddenError: doctor lacks the right to see what a check asks for, so the check has no result.
 type hiddenError struct {
 	what  string // is hidden
 	right string // that shows it

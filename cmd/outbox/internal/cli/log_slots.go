@@ -307,8 +307,8 @@ func (db *database) system(ctx context.Context) (id string, err error) {
 	return strconv.FormatUint(uint64(n), 10), err
 }
 
-// readers returns the slots by which events leave: walrelay's, or else all logical ones if the
-// newest events are for a reader of the log, which e counts. On other databases there are none.
+// readers returns the slots by which events leave: walrelay's, or else, if e has counted newest
+// events for a reader of the log, all logical slots. On other databases there are none.
 func (db *database) readers(ctx context.Context, schema, prefix string, e *logEvents) ([]slot, error) {
 	if db.pgx == nil {
 		return nil, nil

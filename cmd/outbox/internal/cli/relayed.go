@@ -228,7 +228,7 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	if o.name != "" {
 		o.logger = logger.With("outbox", o.name)
 	}
-	if len(o.check()) > 0 { // further problems are found with settings that are right
+	if len(o.check()) > 0 { // defaults in place of wrong settings, to find further problems
 		to, slot := o.to, o.slot
 		o.register(pflag.NewFlagSet("", pflag.ContinueOnError)) // sets the defaults
 		if o.to = to; slotName.MatchString(slot) {

@@ -51,7 +51,7 @@ func Run(ctx context.Context, args []string, env Environment) int {
 	c, err := root.ExecuteContextC(ctx)
 	code := codeOf(err)
 	if err != nil {
-		if code == ExitFailed && !a.began { // flags and arguments are read before
+		if code == ExitFailed && !a.began { // flags and arguments are read before the command begins
 			code = ExitUsage
 		}
 		text := withoutPackages(strings.TrimSpace(withFlags(c, err)))
@@ -71,7 +71,7 @@ func Run(ctx context.Context, args []string, env Environment) int {
 	return code
 }
 
-// noArgument is the error about an argument of a command that takes none.
+// noArgument matches cobra's error for an argument of a command that takes none.
 var noArgument = regexp.MustCompile(`^unknown command ("[^"]*") for "([^"]*)"$`)
 
 // packages are names of packages before an error, or before the error in it.

@@ -106,14 +106,14 @@ func TestEntRefused(t *testing.T) {
 			return entRunTx(ctx, e, e.Client, fn)
 		},
 		Lacks: map[string]string{
-			"a model without a key, several rows changed":              recorders,
-			"one model with a key, and other rows changed":             recorders,
-			"a `DoNothing` batch with generated keys, partly inserted": recorders,
-			"more models than one statement has parameters for":        recorders,
-			"a `DoNothing` batch that leaves keys":                     ids,
-			"whose key the column rounds":                              ids,
-			"no primary key: updates":                                  "the client has no type without an id",
-			"no primary key: inserts":                                  "the client has no type without an id",
+			"it has no key, and several rows changed": recorders,
+			"only other rows changed (`OR`)":          recorders,
+			"generated keys inserted only some rows":  recorders,
+			"than a statement can have parameters":    recorders,
+			"in which the database generates keys":    ids,
+			"whose key the column rounds":             ids,
+			"no primary key: updates":                 "the client has no type without an id",
+			"no primary key: other inserts":           "the client has no type without an id",
 		},
 	}, slices.Concat(entRefusedOnly(), entRefusedChanges(), entRefusedInserts()))
 }
@@ -134,7 +134,7 @@ func entRefusedOnly() []entRefusal {
 			return tx.text(ctx, "WITH x AS (SELECT 1) UPDATE parents SET qty = 2")
 		}},
 		{
-			Line: "`OnMutation` of a bulk", Name: "seen in part",
+			Line: "a bulk with functions of `OnMutation`", Name: "seen in part",
 			Set: func(t *testing.T, e *entEnv) {
 				t.Helper()
 				mapped, plain := e.ob.Hook(onOrders()), e.ob.Hook()
@@ -164,7 +164,7 @@ func entRefusedOnly() []entRefusal {
 			Do: create,
 		},
 		{
-			Line: "`OnMutation` of a bulk", Name: "one of two",
+			Line: "a bulk with functions of `OnMutation`", Name: "one of two",
 			Set: func(t *testing.T, e *entEnv) {
 				t.Helper()
 				e.Use(e.ob.Hook(onAny(nil)))
@@ -204,7 +204,7 @@ func entRefusedChanges() []entRefusal {
 		}
 	}
 	return []entRefusal{
-		{Line: "cannot be read into the model", Tx: entRunRaw, Do: func(ctx context.Context, tx entTx) error {
+		{Line: "cannot be read back into the model", Tx: entRunRaw, Do: func(ctx context.Context, tx entTx) error {
 			if tx.e.db.Dialect != core.SQLite {
 				return fmt.Errorf("%w: the column has only what can be read", errors.ErrUnsupported)
 			}
@@ -286,7 +286,7 @@ func entRefusedChanges() []entRefusal {
 			},
 		},
 		{
-			Line: "that has no `RETURNING`",
+			Line: "for which `RETURNING` fails",
 			Set: func(t *testing.T, e *entEnv) {
 				t.Helper()
 				if e.db.Dialect == core.Postgres {
@@ -310,7 +310,7 @@ func entRefusedInserts() []entRefusal {
 		return tx.Document.Create().SetID(id).SetName(name).SetNote("2").SetStock(8)
 	}
 	return []entRefusal{
-		{Line: "an upsert of several rows that give their keys", Do: func(ctx context.Context, tx entTx) error {
+		{Line: "an upsert with a given key", Do: func(ctx context.Context, tx entTx) error {
 			if err := tx.onMySQL(); err != nil {
 				return err
 			}
@@ -337,7 +337,7 @@ func entRefusedInserts() []entRefusal {
 			},
 		},
 		{
-			Line: "whose row another transaction has just deleted",
+			Line: "another transaction has just deleted",
 			Tx: func(ctx context.Context, e *entEnv, fn func(tx entTx) error) error {
 				defer e.Plain.ExecContext(ctx,
 					"INSERT INTO capture_documents (id, name, note, stock) VALUES ('1', 'a', '1', 1)")
@@ -359,11 +359,11 @@ func entRefusedInserts() []entRefusal {
 					OnConflict(entsql.ConflictColumns(document.FieldID)).DoNothing().Exec(ctx)
 			},
 		},
-		{Line: "an insert whose key is an expression", Tx: entRunRaw, Do: func(ctx context.Context, tx entTx) error {
+		{Line: "whose key is an expression", On: "MySQL", Tx: entRunRaw, Do: func(ctx context.Context, tx entTx) error {
 			return tx.text(ctx, "INSERT INTO capture_documents (id, name, note, stock) SELECT '9', '9', '9', 9")
 		}},
 		{
-			Line: "if several unique keys may have found it",
+			Line: "if several unique keys may have found that row",
 			Set:  execs("CREATE UNIQUE INDEX r_note ON capture_documents (note)"),
 			Do: func(ctx context.Context, tx entTx) error {
 				if err := tx.onMySQL(); err != nil {

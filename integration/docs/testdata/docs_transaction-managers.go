@@ -16,7 +16,9 @@ type txKey struct{}
 // gqlClient is a client that was generated with entgql.
 type gqlClient struct{ *entclient.Client }
 
-func (gqlClient) OpenTx(ctx context.Context) (context.Context, driver.Tx, error) { return nil, nil, nil }
+func (gqlClient) OpenTx(ctx context.Context) (context.Context, driver.Tx, error) {
+	return nil, nil, nil
+}
 
 var (
 	ctx     context.Context

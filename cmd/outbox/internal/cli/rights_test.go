@@ -168,6 +168,7 @@ func TestDocumentedRightsAreNeeded(t *testing.T) {
 	servers(t, func(w *world) {
 		grants, actors := cast(w)
 		for name, features := range rolesWork {
+			features = slices.Clone(features)
 			all := slices.ContainsFunc(grants[name], grant.onAll)
 			for _, g := range grants[name] {
 				if all && g.privilege == "SELECT" && !g.onAll() {
@@ -178,10 +179,19 @@ func TestDocumentedRightsAreNeeded(t *testing.T) {
 				}
 				a := actors[name]
 				w.exec(w.named(a.user(), g.revoke()))
+				var err error
 				locks := w.dialect == core.MySQL && g.privilege == "UPDATE" && // DELETE may lock rows there
 					slices.Contains(grants[name], grant{"DELETE", g.on})
-				if err := a.work(features); !denied(err) && (err != nil || !locks) {
+				i := slices.IndexFunc(features, func(f feature) bool { err = a.try(f); return err != nil })
+				if !denied(err) && (err != nil || !locks) {
 					w.Errorf("%s: nothing is refused without %s: %v", name, g.statement(), err)
+				}
+				// The next grant is often of the same table, and so refused by the same feature. The few features
+				// of a relay stay in their order: a relay that may not look at its tables waits.
+				if i > 0 && name != "relay" {
+					refused := features[i]
+					copy(features[1:], features[:i])
+					features[0] = refused
 				}
 				w.exec(w.named(a.user(), g.statement()))
 			}

@@ -237,8 +237,8 @@ A test writes this page from the commands.
 	fence(usages(root.PersistentFlags()))
 	shared := sharedFlags(root)
 	b.WriteString("\nFlags of several commands, which name them after \"Also\". A command that changes something\n" +
-		"has `--actor`, `--reason`, `--dry-run` and, if it asks, `--yes`. The filter is the flags that begin with\n" +
-		"\"only\". `--help` has the types of flags, and examples.\n\n")
+		"has `--actor`, `--reason`, `--dry-run` and, if it asks, `--yes`. The filter is the flags that begin\n" +
+		"with \"only\". `--help` has the types of flags, and examples.\n\n")
 	fence(usages(shared))
 	first := map[string]string{}
 	for _, c := range leaves(root) {

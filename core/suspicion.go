@@ -21,9 +21,11 @@ type suspicions struct {
 	routed []string // the types in Routes
 	topics []string // the topics in Routes
 
+	types     sync.Map     // the types without a route that were compared, by name
+	typesLeft atomic.Int64 // how many more types are compared
+
 	left  atomic.Int64 // how many more events of keys are looked at
 	mu    sync.Mutex
-	types map[string]bool // the types without a route that were compared
 	first map[orderedKey]destination
 }
 
@@ -47,9 +49,9 @@ const (
 
 func newSuspicions(cfg *Config) *suspicions {
 	s := &suspicions{
-		logger: cfg.Logger, routed: slices.Sorted(maps.Keys(cfg.Routes)), types: map[string]bool{},
-		first: map[orderedKey]destination{},
+		logger: cfg.Logger, routed: slices.Sorted(maps.Keys(cfg.Routes)), first: map[orderedKey]destination{},
 	}
+	s.typesLeft.Store(suspectedTypes)
 	s.left.Store(suspectedEvents)
 	s.compareTopics(cfg)
 	return s
@@ -86,15 +88,13 @@ func (s *suspicions) look(ctx context.Context, e *Event, topics []string, routed
 }
 
 func (s *suspicions) lookAtType(ctx context.Context, typ string, topics []string) {
-	s.mu.Lock()
-	compared := s.types[typ] || len(s.types) >= suspectedTypes
-	if !compared {
-		s.types[typ] = true
-	}
-	s.mu.Unlock()
-	if compared {
+	if _, compared := s.types.Load(typ); compared || s.typesLeft.Load() <= 0 {
 		return
 	}
+	if _, compared := s.types.LoadOrStore(typ, true); compared {
+		return
+	}
+	s.typesLeft.Add(-1)
 	if near := spelling.Near(typ, s.routed); near != "" {
 		s.logger.WarnContext(ctx, "outbox: Routes has a type that is almost that of an event, which has no route: "+
 			"if it is misspelled in Routes, correct it there", "type", errtext.Clip(typ, 64), "in_routes",

@@ -61,23 +61,26 @@ func each(t *testing.T, fn func(w *world)) {
 }
 
 // servers runs fn with a database of its own, with the tables of an outbox, on each server that has
-// roles. With -short there is one of each kind.
+// roles. With -short there is one of each kind. scripts/test starts the servers whose variables it
+// finds in the code.
 func servers(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	t.Parallel()
-	for _, name := range []string{"POSTGRES", "POSTGRES18", "MARIADB", "MYSQL"} {
-		if testing.Short() && (name == "POSTGRES18" || name == "MYSQL") {
+	for _, variable := range []string{
+		"OUTBOX_TEST_POSTGRES", "OUTBOX_TEST_POSTGRES18", "OUTBOX_TEST_MARIADB", "OUTBOX_TEST_MYSQL",
+	} {
+		if testing.Short() && (variable == "OUTBOX_TEST_POSTGRES18" || variable == "OUTBOX_TEST_MYSQL") {
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
+		t.Run(strings.TrimPrefix(variable, "OUTBOX_TEST_"), func(t *testing.T) {
 			t.Parallel()
 			of := newMySQLOf
-			if strings.HasPrefix(name, "POSTGRES") {
+			if strings.Contains(variable, "POSTGRES") {
 				of = newPostgresOf
 			}
 			w := newWorld(t, func(t *testing.T) (string, core.Dialect) {
 				t.Helper()
-				return of(t, "OUTBOX_TEST_"+name)
+				return of(t, variable)
 			})
 			w.ok("migrate", "up")
 			fn(w)

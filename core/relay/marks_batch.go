@@ -146,6 +146,9 @@ func (w *writer) attempt(kind markKind, marks []mark, texts bool) error {
 		marks,
 		func(a, b mark) int { return slices.Compare(a.id[:], b.id[:]) },
 	) // one lock order for all batches
+	if err := w.life.writes.Err(); err != nil { // nothing is written any more
+		return err
+	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(w.life.writes, dbTimeout)
 	defer cancel()

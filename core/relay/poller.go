@@ -256,6 +256,7 @@ func (r *engine) round(ctx context.Context, idle *idleKinds) (res roundResult, e
 	}
 	errs, kinds := []error{wakeErr}, [4]int{}
 	for i, step := range append(steps, r.claimProbes, r.claimLimited) {
+		_ = r.current(ctx) // a step that failed has put in doubt what operators have set
 		did, err := step(ctx)
 		rows += did.rows
 		kinds[i] = did.rows
@@ -306,13 +307,16 @@ const (
 	claimWorth   claimVerdict = iota
 	claimNoRoom               // nothing fits, or no worker is left to publish
 	claimNothing              // nothing is wanted: every destination is stopped, paused or limited, or the relay ends
-	claimUnsure               // a claim has failed, and what operators have set could not be read since then
+	claimUnsure               // what operators have set could not be read since a failure, or the caller gave up
 )
 
 // claimRequest returns the request for the rows that may be claimed now. It has a claim number if a
 // claim is worth it.
 func (r *engine) claimRequest(ctx context.Context) (req core.ClaimRequest, verdict claimVerdict) {
 	_ = r.current(ctx)
+	if ctx.Err() != nil {
+		return req, claimUnsure
+	}
 	r.do(func(s *state) { req, verdict = s.claimRequest() })
 	return req, verdict
 }

@@ -192,9 +192,17 @@ func (r *simRepository) Rates(context.Context) (all []core.Rate, err error) {
 
 func (r *simRepository) SetRate(context.Context, core.RateRequest) error { panic("not called") }
 
-// Pauses is no step of the schedule either.
-func (r *simRepository) Pauses(context.Context) ([]core.Pause, error) {
+// Pauses is no step of the schedule either, but after a failure: its success ends the pauses of the
+// relay's other goroutines, and one of them may fail at the same moment.
+func (r *simRepository) Pauses(ctx context.Context) ([]core.Pause, error) {
+	if !r.sim.away(r.inc) && r.inc.settingsLost.Swap(false) {
+		again := r.sim.park(&call{name: r.inc.name() + " Pauses", kind: callThink, inc: r.inc, ctx: ctx})
+		if again != goOn {
+			return nil, errLost
+		}
+	}
 	if r.sim.away(r.inc) {
+		r.inc.settingsLost.Store(true)
 		return nil, errLost
 	}
 	all := r.sim.operator.held()

@@ -37,6 +37,8 @@ type incarnation struct {
 	dead   atomic.Bool
 	handed []*flight // publishes that an asynchronous publisher has not answered; guarded by the truth's mutex
 
+	settingsLost atomic.Bool // the last look at the operators' settings failed
+
 	// Guarded by the truth's mutex.
 	orders instructions
 	failed time.Time // when a statement of the relay failed last

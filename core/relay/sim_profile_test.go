@@ -57,7 +57,8 @@ func drawProfile(s *scheduler, seed uint64) profile {
 				Failures: 3, ProbeInterval: 200 * time.Millisecond,
 				MaxProbeInterval: time.Second,
 			},
-			MaxCrashes: simKillerLosses - 3, ShutdownTimeout: 2 * time.Second, DisableJanitor: s.chance(0.7),
+			MaxCrashes: simKillerLosses - 3, DisableJanitor: s.chance(0.7),
+			ShutdownTimeout: 2*time.Second + time.Nanosecond, // no pause of a goroutine ends at the same moment
 			Retention: relay.Retention{
 				DeleteOnSuccess: s.chance(0.2), Keep: 5 * time.Second,
 				CleanupInterval: 2 * time.Second, CleanupBatch: 2,

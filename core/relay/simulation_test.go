@@ -77,9 +77,7 @@ func TestSimulation(t *testing.T) {
 }
 
 // The same seed gives the same history, for any number of processors. Otherwise no failure could be
-// run again. With the race detector on a busy machine one of some hundred seeds has two histories:
-// after a failed poll, another goroutine of the relay succeeds at the same moment, and the poller goes
-// on at once or not. So scripts/test runs this test without it.
+// run again.
 func TestSimulationReplays(t *testing.T) {
 	run := func(seed uint64) (r simResult) {
 		synctest.Test(t, func(t *testing.T) { r = simulate(seed) })

@@ -208,14 +208,13 @@ use: ## point a module of yours to this clone, until there is a tag (MODULE=../s
 api-check: ## compare the exported API with the last tag, by gorelease
 	@GORELEASE=golang.org/x/exp/cmd/gorelease@$(GORELEASE_VERSION) scripts/api-check
 
-# integration is built for Linux alone: its tests use processes and sockets as Linux has them. The
-# compiler does not optimize, because nothing is run, and most of the time goes to SQLite.
+# Without integration: its tests use processes and sockets as Linux has them. The compiler does not
+# optimize, because nothing is run, and most of the time goes to SQLite.
 .PHONY: platforms
 platforms: ## build and vet every module with its tests for the platforms where no tests run (PLATFORMS=)
 	@modules="$$(scripts/modules | grep -v integration | sed 's|$$|/...|' | xargs)"; \
 	for platform in $(PLATFORMS); do echo "== $$platform"; \
-		only=''; [[ $$platform != linux/* ]] || only=./integration/...; \
-		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go vet -gcflags='all=-N -l' $$modules $$only; done
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go vet -gcflags='all=-N -l' $$modules; done
 
 # ---- source ----
 

@@ -97,10 +97,13 @@ func newClaimScan(more ...any) *claimScan {
 const claimNoAt = 18
 
 // scan reads a row. Only its id, its claim number and the columns behind claimColumns must be
-// readable.
+// readable. The targets still have the row before, whose texts a driver need not copy again.
 func (s *claimScan) scan(res core.Rows) (err error) {
-	s.eventScan, s.c, s.replayOf, s.created, s.now = eventScan{}, core.Claimed{}, outboxsql.ID{}, 0, 0
-	s.damage, err = outboxsql.Scan(res, s.dests, s.required...)
+	s.damage = nil
+	if err = res.Scan(s.dests...); err != nil { // a column that cannot be read must not be that row's
+		s.eventScan, s.c, s.replayOf, s.created, s.now = eventScan{}, core.Claimed{}, outboxsql.ID{}, 0, 0
+		s.damage, err = outboxsql.Scan(res, s.dests, s.required...)
+	}
 	// the rows of a claim keep one copy of each of these
 	keep(&s.e.Type, &s.last.Type)
 	keep(&s.e.Topic, &s.last.Topic)

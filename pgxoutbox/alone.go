@@ -60,6 +60,14 @@ func (a alone) Exec(ctx context.Context, query string, args ...any) (int64, erro
 }
 
 func (a alone) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
+	rows, err := a.query(ctx, query, args)
+	if err != nil {
+		return nil, err // not a nil *resultRows in a non-nil interface
+	}
+	return rows, nil
+}
+
+func (a alone) query(ctx context.Context, query string, args []any) (*resultRows, error) {
 	t, err := a.send(ctx, query, args)
 	if err != nil {
 		return nil, err

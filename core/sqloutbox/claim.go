@@ -42,7 +42,11 @@ func (r *Repository) ClaimUnordered(ctx context.Context, req core.ClaimRequest) 
 			}
 			return nil, err
 		}
-		all = append(all, rows...)
+		if all == nil { // no copy
+			all = rows
+		} else {
+			all = append(all, rows...)
+		}
 		count := map[string]int{}
 		for i := range rows {
 			count[rows[i].Event.Topic]++
@@ -130,11 +134,20 @@ func (r *Repository) NextDue(ctx context.Context, req core.ClaimRequest) (time.D
 // nextDueRowsPerTopic bounds NextDue.
 const nextDueRowsPerTopic = 1000
 
+// sortByLane sorts places of rows, because rows are large.
 func sortByLane(rows []core.Claimed) {
-	slices.SortFunc(rows, func(a, b core.Claimed) int {
-		return cmp.Or(bytes.Compare(a.KeyID[:], b.KeyID[:]), cmp.Compare(a.KeySeq, b.KeySeq),
-			bytes.Compare(a.ID[:], b.ID[:]))
+	order := make([]int, len(rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, k int) int {
+		a, b := &rows[i], &rows[k]
+		if lanes := bytes.Compare(a.KeyID[:], b.KeyID[:]); lanes != 0 {
+			return lanes
+		}
+		return cmp.Or(cmp.Compare(a.KeySeq, b.KeySeq), bytes.Compare(a.ID[:], b.ID[:]))
 	})
+	arrange(rows, order)
 }
 
 // filter selects the topics of a claim. only is nil for all topics, else the topics without the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -41,29 +42,35 @@ const (
 		` THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE {rows:take} AND e.status IN (0,2)
-RETURNING ` + eventColumns + claimColumns + `, COALESCE({us:e.available_at}, 0)`
+RETURNING ` + eventColumns + claimColumns
 )
 
-// postgresNoRow ends the answer of a claim with a row of facts about the whole claim.
+// postgresNoRow stands for the columns of postgresTake in a row of facts about the whole claim.
 const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', ` +
 	`NULL::bytea, 0::bigint, ` +
-	`''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, 0::bigint`
+	`''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint`
 
 // postgresServed leaves out the topics that are served in a process, unless $6 or $14 names them.
 const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + core.ServedTopicPrefix +
 	`%' OR e.topic = ANY ($14::text[]))`
 
-// postgresTopics lists the topics of $6, or else all topics with open rows, found by jumping from
-// one to the next, and leaves out the topics of $7. $16 are the due times to start at for the
-// topics of $6, in microseconds since 1970; if it is empty, claims start at the beginning.
+// postgresTopics lists the topics of $6, or else all topics with open rows, and leaves out the topics
+// of $7. $16 are the due times to start at for the topics of $6, in microseconds since 1970; if it
+// is empty, claims start at the beginning. $20 are an empty text and topics that probably have open
+// rows, or nothing if $6 is set. Other topics are found by jumping from one to the next between
+// these. So no jump reads over the finished entries at the front of a topic that is known.
 const postgresTopics = `WITH RECURSIVE all_topics AS (
-  (SELECT e.topic FROM {event} e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
-    e.topic LIMIT 1)
+  SELECT k.topic COLLATE "C" AS topic, lead(k.topic COLLATE "C") OVER (ORDER BY k.topic COLLATE "C") AS known
+  FROM unnest($20::text[]) k(topic)
   UNION ALL
-  SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM {event} e
-    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+  SELECT n.topic, t.known FROM all_topics t CROSS JOIN LATERAL (
+    (SELECT e.topic FROM {event} e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic AND
+      e.topic < t.known ORDER BY e.topic LIMIT 1)
+    UNION ALL (SELECT e.topic FROM {event} e WHERE t.known IS NULL AND e.status IN (0,2) AND e.lane IS NULL AND
+      e.topic > t.topic ORDER BY e.topic LIMIT 1)) n
 ), topics AS MATERIALIZED (
-  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> ALL ($7::text[])` +
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> '' AND
+    e.topic <> ALL ($7::text[])` +
 	postgresServed + `
   UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
     '-infinity') FROM unnest($6::text[], $16::bigint[]) l(topic, since)
@@ -71,13 +78,13 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
 
 // postgresClaimUnordered: $3 limit, $5 bytes, $8 whether the first row may have more bytes. Rows
 // are locked in the order of the index, so that simultaneous claims share the table and do not want
-// the same rows. They are returned oldest due first, with topics in turns. So a retried row comes
-// after rows that wait longer, whatever its id. $18 asks for one more row, with the part of the
-// index that the claim has read.
+// the same rows. Those due first are taken, with topics in turns: see unorderedRows. Each row comes
+// with facts about the whole claim: how many topics and candidates there were, and if $18 asks for
+// it, the part of the index that the claim has read. The UPDATE is the statement itself: a list of
+// its rows would be a second copy of them.
 var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
   SELECT c.tid, c.id, c.available_at, c.size,
-    row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn,
-    count(*) OVER (PARTITION BY t.topic) AS found
+    row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
   FROM topics t CROSS JOIN LATERAL (
     SELECT e.ctid AS tid, e.id, e.available_at, octet_length(e.payload) AS size FROM {event} e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND `+postgresDue+` AND
@@ -86,14 +93,13 @@ var postgresClaimUnordered = renumber(postgresTopics+`, cand AS MATERIALIZED (
     LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
     FOR UPDATE SKIP LOCKED) c
 ), take AS MATERIALIZED (
-  SELECT tid, id, n, found FROM (SELECT tid, id, found, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
+  SELECT {row} FROM (SELECT {row}, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
-), taken AS (`+postgresTake+`)
-(SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics), take.found FROM taken JOIN take ON take.id = taken.id
-  ORDER BY take.n)
-UNION ALL SELECT `+postgresNoRow+`, NULL::bytea, 0::bigint, `+postgresEntriesRead+` WHERE $18::boolean`,
-	1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 18)
+)
+`+postgresTake+`, COALESCE({us:e.available_at}, 0), (SELECT count(*) FROM topics), (SELECT count(*) FROM cand),
+  (SELECT CASE WHEN $18::boolean THEN `+postgresEntriesRead+` ELSE 0 END)`,
+	1, 2, 3, 4, 5, 6, 7, 8, 14, 15, 16, 17, 18, 20)
 
 // postgresShort is the parameter whose value is shortRun.
 const postgresShort = `$19::bigint`
@@ -164,15 +170,30 @@ const postgresHeads = `SELECT e.lane FROM lanes e WHERE e.ok AND ` + postgresWan
 const postgresWanted = postgresTenant + `
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed
 
-var postgresClaimHeads = renumber(`WITH RECURSIVE `+postgresClaimLanes+`, heads AS MATERIALIZED (`+postgresHeads+`)`+
-	postgresRun+`, taken AS (`+postgresTake+`)
-SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT `+postgresNoRow+`, CASE
+// A claim of heads tells which lane it ends at, for the next one, and how many heads are dead. A
+// claim that is likely to take rows has these facts in each row, as postgresClaimUnordered does. One
+// that may take nothing has them in a row of their own, behind a list of the rows.
+var (
+	postgresClaimHeads       = claimHeads(postgresTake + ", " + postgresNextHead + ", " + postgresDeadHeads)
+	postgresClaimHeadsOrNone = claimHeads(`, taken AS (` + postgresTake + `)
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT ` + postgresNoRow + ", " + postgresNextHead + ", " +
+		postgresDeadHeads)
+)
+
+func claimHeads(take string) string {
+	return renumber(`WITH RECURSIVE `+postgresClaimLanes+`, heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+take,
+		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 17, 19)
+}
+
+const (
+	postgresNextHead = `(SELECT CASE
     WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
     WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
       THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
-  END, 0::bigint, (SELECT count(*) FROM lanes e WHERE e.status = 3 AND `+postgresWanted+`)`,
-	1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 17, 19)
+  END)`
+	postgresDeadHeads = `(SELECT count(*) FROM lanes e WHERE e.status = 3 AND ` + postgresWanted + `)`
+)
 
 // postgresClaimKey is the same for the one lane $9.
 var postgresClaimKey = renumber(`WITH lanes AS (
@@ -180,8 +201,8 @@ var postgresClaimKey = renumber(`WITH lanes AS (
     AND `+postgresInLane+`
   ORDER BY e.lane, e.key_seq LIMIT 1
 ), heads AS MATERIALIZED (`+postgresHeads+`)`+postgresRun+`, taken AS (`+postgresTake+`)
-SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT `+postgresNoRow+`, NULL::bytea, 0::bigint,
-  1::bigint FROM lanes e WHERE e.status = 3 AND `+postgresWanted, 1, 2, 3, 4, 5, 6, 7, 8, 9, 14, 15, 17, 19)
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT `+postgresNoRow+`, NULL::bytea, 1::bigint
+  FROM lanes e WHERE e.status = 3 AND `+postgresWanted, 1, 2, 3, 4, 5, 6, 7, 8, 9, 14, 15, 17, 19)
 
 // postgresNextDue returns the earliest time, in microseconds from now, at which an open row may be
 // claimed. $13 is true if dead rows are skipped: a dead head is then due, because a claim removes
@@ -197,7 +218,7 @@ var postgresNextDue = renumber(postgresTopics+`, unordered AS (
     ELSE greatest(e.available_at, CASE WHEN `+postgresFree+` THEN NULL ELSE e.lease_until END) END) AS at
   FROM lanes e WHERE (e.status <> 3 OR $13::boolean) AND `+postgresWanted+`
 ) SELECT {us:d.at} - {clock} FROM (SELECT least(u.at, o.at) AS at FROM unordered u, ordered o) d`,
-	4, 6, 7, 9, 10, 11, 12, 13, 14, 16, 17)
+	4, 6, 7, 9, 10, 11, 12, 13, 14, 16, 17, 20)
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
@@ -219,16 +240,20 @@ type postgresClaims struct {
 	pool
 	sql     postgresClaimStatements
 	cursors cursors
+	heads   atomic.Bool // the last claim of heads took rows
 }
 
-type postgresClaimStatements struct{ claimUnordered, claimHeads, claimLane, nextDue string }
+type postgresClaimStatements struct {
+	claimUnordered, claimHeads, claimHeadsOrNone, claimLane, nextDue string
+}
 
 func newPostgresClaimStatements(n names) postgresClaimStatements {
 	return postgresClaimStatements{
-		claimUnordered: n.expand(postgresClaimUnordered),
-		claimHeads:     n.expand(postgresClaimHeads),
-		claimLane:      n.expand(postgresClaimKey),
-		nextDue:        n.expand(postgresNextDue),
+		claimUnordered:   n.expand(postgresClaimUnordered),
+		claimHeads:       n.expand(postgresClaimHeads),
+		claimHeadsOrNone: n.expand(postgresClaimHeadsOrNone),
+		claimLane:        n.expand(postgresClaimKey),
+		nextDue:          n.expand(postgresNextDue),
 	}
 }
 
@@ -265,7 +290,7 @@ func (p *postgresClaims) claimTopics(ctx context.Context, req core.ClaimRequest,
 		}
 		return nil, 0, err
 	}
-	p.cursors.passed(f, time.Now(), res.took, res.counted-len(res.rows))
+	p.cursors.passed(f, time.Now(), res.took, len(res.rows), res.entries)
 	return append(res.rows, rows...), max(topics, res.topics), nil
 }
 
@@ -273,82 +298,97 @@ func (p *postgresClaims) claimTopics(ctx context.Context, req core.ClaimRequest,
 // of the index that was read.
 func (p *postgresClaims) claimUnordered(ctx context.Context, req core.ClaimRequest, f filter, since []int64,
 	oversize, read bool,
-) (claimResult, error) {
-	res, err := p.claim(ctx, "claim unordered", p.sql.claimUnordered, req.Node, micros(req.Lease),
-		int64(req.Limit), micros(req.MaxLease),
+) (found unorderedRows, err error) {
+	args := []any{
+		req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), oversize, textArray(f.served), req.ClaimNo,
 		column(since, func(us *int64) string { return strconv.FormatInt(*us, 10) }), textArray(req.ExceptTenants),
-		read)
-	if err != nil {
-		return claimResult{}, err
+		read, textArray(p.cursors.known(f)),
 	}
-	p.cursors.claimed(res.byTopic, quota(req.Limit, res.topics))
-	return res, nil
+	err = p.scan(ctx, "claim unordered", func(q sqlkit.Querier) (err error) {
+		var due int64
+		found = unorderedRows{}
+		s := newClaimScan(&due, &found.topics, &found.candidates, &found.entries)
+		start := time.Now()
+		found.rows, err = claimRows(ctx, q, p.sql.claimUnordered, args, req.Limit, s, func() {
+			found.due = append(found.due, due)
+		})
+		found.took = time.Since(start)
+		return err
+	})
+	if err != nil {
+		return unorderedRows{}, err
+	}
+	p.cursors.claimed(f, found.inTurns(), quota(req.Limit, found.topics), found.candidates > len(found.rows))
+	return found, nil
 }
 
 func (p *postgresClaims) claimHeads(ctx context.Context, req core.ClaimRequest, f filter,
 	after core.KeyID,
-) ([]core.Claimed, core.KeyID, bool, error) {
-	res, err := p.claim(ctx, "claim heads", p.sql.claimHeads, req.Node, micros(req.Lease), int64(req.Limit),
-		micros(req.MaxLease),
+) (rows []core.Claimed, next core.KeyID, dead bool, err error) {
+	args := []any{
+		req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), after[:], int64(req.Keys),
 		f.onlyPrefixes(), textArray(prefixes(f.except)), textArray(f.served), req.ClaimNo,
-		textArray(req.ExceptTenants), int64(shortRun(req)))
-	return res.rows, res.next, res.counted > 0, err
+		textArray(req.ExceptTenants), int64(shortRun(req)),
+	}
+	if p.heads.Load() {
+		if rows, next, dead, err = p.claimLanes(ctx, "claim heads", p.sql.claimHeads, req, args); err != nil ||
+			len(rows) > 0 {
+			return rows, next, dead, err
+		}
+	}
+	rows, next, dead, err = p.claimLanes(ctx, "claim heads", p.sql.claimHeadsOrNone, req, args)
+	p.heads.Store(len(rows) > 0)
+	return rows, next, dead, err
 }
 
 func (p *postgresClaims) claimLane(ctx context.Context, req core.ClaimRequest, f filter,
 	lane core.KeyID,
 ) ([]core.Claimed, bool, error) {
-	res, err := p.claim(ctx, "claim key", p.sql.claimLane, req.Node, micros(req.Lease), int64(req.Limit),
-		micros(req.MaxLease),
+	rows, _, dead, err := p.claimLanes(ctx, "claim key", p.sql.claimLane, req, []any{
+		req.Node, micros(req.Lease), int64(req.Limit), micros(req.MaxLease),
 		req.MaxBytes, textArrayOrNil(f.only), textArray(f.except), int64(req.Run), lane[:],
-		textArray(f.served), req.ClaimNo, textArray(req.ExceptTenants), int64(shortRun(req)))
-	return res.rows, res.counted > 0, err
+		textArray(f.served), req.ClaimNo, textArray(req.ExceptTenants), int64(shortRun(req)),
+	})
+	return rows, dead, err
+}
+
+// claimLanes runs a claim of heads or of a lane, which is one statement.
+func (p *postgresClaims) claimLanes(ctx context.Context, what, text string, req core.ClaimRequest, args []any,
+) (rows []core.Claimed, next core.KeyID, dead bool, err error) {
+	err = p.scan(ctx, what, func(q sqlkit.Querier) (err error) {
+		var end outboxsql.ID
+		var heads int
+		rows, err = claimRows(ctx, q, text, args, min(req.Limit, max(req.Run, 1)*max(req.Keys, 1)),
+			newClaimScan(&end, &heads), func() {})
+		next, dead = core.KeyID(end), heads > 0
+		return err
+	})
+	return rows, next, dead, err
+}
+
+// claimRows runs the statement of a claim of at most limit rows, and calls also for each row that s
+// has read. A row of postgresNoRow is only read.
+func claimRows(ctx context.Context, q sqlkit.Querier, text string, args []any, limit int, s *claimScan, also func(),
+) (rows []core.Claimed, err error) {
+	err = sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
+		if err := s.scan(res); err != nil || s.id == (outboxsql.ID{}) {
+			return err
+		}
+		if rows == nil {
+			rows = make([]core.Claimed, 0, limit)
+		}
+		rows = append(rows, s.claimed())
+		also()
+		return nil
+	})
+	return rows, err
 }
 
 // postgresEntriesRead is how many entries of the index the transaction has read, finished rows
 // among them. It is 0 if the server does not count (track_counts).
 const postgresEntriesRead = `COALESCE({read:event_ready}, 0)`
-
-// claimResult is what a claim found.
-type claimResult struct {
-	rows    []core.Claimed
-	byTopic map[string]topicRows
-	next    core.KeyID // of a claim of heads
-	topics  int        // of a claim of unordered rows
-	took    time.Duration
-	counted int // entries of the index that were read, if the claim was asked for them, or dead heads
-}
-
-// claim runs a claim, which is one statement.
-func (p *postgresClaims) claim(ctx context.Context, what, text string, args ...any) (found claimResult, err error) {
-	err = p.scan(ctx, what, func(q sqlkit.Querier) error {
-		found = claimResult{byTopic: map[string]topicRows{}}
-		start := time.Now()
-		err := sqlkit.EachRow(ctx, q, text, args, func(res core.Rows) error {
-			var s claimScan
-			var last outboxsql.ID
-			var topics, candidates int
-			var due int64
-			if err := s.scan(res, &due, &last, &topics, &candidates); err != nil {
-				return err
-			}
-			found.topics = max(found.topics, topics)
-			if s.id == (outboxsql.ID{}) { // postgresNoRow
-				found.next, found.counted = core.KeyID(last), candidates
-				return nil
-			}
-			found.rows = append(found.rows, s.claimed())
-			t := found.byTopic[s.e.Topic]
-			found.byTopic[s.e.Topic] = topicRows{taken: t.taken + 1, found: candidates, due: max(t.due, due)}
-			return nil
-		})
-		found.took = time.Since(start)
-		return err
-	})
-	return found, err
-}
 
 func (p *postgresClaims) nextDue(ctx context.Context, req core.ClaimRequest, f filter,
 ) (d time.Duration, ok bool, err error) {
@@ -359,7 +399,7 @@ func (p *postgresClaims) nextDue(ctx context.Context, req core.ClaimRequest, f f
 	args := []any{
 		micros(req.MaxLease), textArrayOrNil(f.only), textArray(f.except), after[:],
 		int64(max(req.Keys, 1)), f.onlyPrefixes(), textArray(prefixes(f.except)), req.SkipDead, textArray(f.served),
-		textArray(nil), textArray(req.ExceptTenants),
+		textArray(nil), textArray(req.ExceptTenants), textArray(p.cursors.known(f)),
 	}
 	err = p.scan(ctx, "next due", func(q sqlkit.Querier) error {
 		var us *int64

@@ -392,6 +392,10 @@ func (w *rowwise) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequ
 	wanted []candidate,
 ) (map[core.RowID]*core.Claimed, error) {
 	byID := make(map[core.RowID]*core.Claimed, len(wanted))
+	rows := make([]core.Claimed, 0, len(wanted)) // never grows: byID points into it
+	var rowid int64
+	var lost int
+	s := newClaimScan(w.addressed(&rowid, &lost)...)
 	all := make([]*candidate, len(wanted))
 	for i := range wanted {
 		all[i] = &wanted[i]
@@ -399,16 +403,15 @@ func (w *rowwise) lock(ctx context.Context, q sqlkit.Querier, req core.ClaimRequ
 	for chunk := range slices.Chunk(all, chunkRows) {
 		args := append(w.addresses(chunk, req.Node), micros(req.MaxLease))
 		err := sqlkit.EachRow(ctx, q, w.sql.lock.text(len(chunk)), args, func(res core.Rows) error {
-			var s claimScan
-			var rowid int64
-			lost := 0
-			if err := s.scan(res, w.addressed(&rowid, &lost)...); err != nil {
+			lost = 0
+			if err := s.scan(res); err != nil {
 				return err
 			}
-			c := s.claimed()
+			rows = append(rows, s.claimed())
+			c := &rows[len(rows)-1]
 			c.ClaimNo = req.ClaimNo
 			c.LostClaims += lost
-			byID[c.ID] = &c
+			byID[c.ID] = c
 			return nil
 		})
 		if err != nil {

@@ -19,18 +19,18 @@ func TestCursors(t *testing.T) {
 	}
 	starts(all, now, nil, nil) // nothing is known
 
-	claimed := func(part int, rows map[string]topicRows) { c.claimed(rows, part) }
-	claimed(3, map[string]topicRows{"b": {2, 2, 7}, "a": {1, 1, 6}})
+	claimed := func(part int, rows map[string]topicRows, left bool) { c.claimed(all, rows, part, left) }
+	claimed(3, map[string]topicRows{"b": {2, 7}, "a": {1, 6}}, false)
 	const took = 100 * time.Millisecond
-	c.passed(all, now, took, wastedEntries-1)
+	c.passed(all, now, took, 1, wastedEntries)
 	starts(all, now, nil, nil)
-	c.passed(all, now, took, wastedEntries)
+	c.passed(all, now, took, 1, 1+wastedEntries)
 	starts(all, now, []string{"a", "b"}, []int64{6, 7})
 	starts(filter{except: []string{"b"}}, now, nil, nil) // no pass with this filter
-	c.passed(filter{except: []string{"b"}}, now, took, wastedEntries)
+	c.passed(filter{except: []string{"b"}}, now, took, 1, 1+wastedEntries)
 	starts(filter{except: []string{"b"}}, now, []string{"a"}, []int64{6})
 	only := filter{only: []string{"b", "c"}}
-	c.passed(only, now.Add(time.Hour), took, wastedEntries)
+	c.passed(only, now.Add(time.Hour), took, 1, 1+wastedEntries)
 	starts(only, now.Add(time.Hour), []string{"b"}, []int64{7})
 	if c.rested(all, now.Add(passRest*took-1)) {
 		t.Error("a full pass may follow before it has rested")
@@ -41,15 +41,15 @@ func TestCursors(t *testing.T) {
 	starts(all, now.Add(passRest*took-1), []string{"a", "b"}, []int64{6, 7})
 	starts(all, now.Add(passRest*took), nil, nil)
 
-	c.passed(all, now, 10*time.Millisecond, wastedEntries) // its rest is shorter than a second
+	c.passed(all, now, 10*time.Millisecond, 1, 1+wastedEntries) // its rest is shorter than a second
 	starts(all, now.Add(passAge-1), []string{"a", "b"}, []int64{6, 7})
 	starts(all, now.Add(passAge), nil, nil)
 
-	claimed(3, map[string]topicRows{"a": {2, 2, 3}}) // late rows, and no more of them
+	claimed(3, map[string]topicRows{"a": {2, 3}}, false) // late rows, and no more of them
 	starts(all, now, []string{"a", "b"}, []int64{6, 7})
-	claimed(3, map[string]topicRows{"a": {3, 3, 3}}) // there may be more
+	claimed(3, map[string]topicRows{"a": {3, 3}}, false) // there may be more
 	starts(all, now, []string{"a", "b"}, []int64{3, 7})
-	claimed(3, map[string]topicRows{"b": {1, 2, 4}}) // one was too large
+	claimed(3, map[string]topicRows{"b": {1, 4}}, true) // one was too large
 	starts(all, now, []string{"a", "b"}, []int64{3, 4})
 	if since := c.of([]string{"b", "a"}); !slices.Equal(since, []int64{4, 3}) {
 		t.Errorf("cursors of b and a: %v", since)
@@ -72,8 +72,8 @@ func TestCursors(t *testing.T) {
 	starts(all, later, []string{"a", "b"}, []int64{3, 4})
 	c.follow([]string{"t"})
 	starts(all, later, nil, nil)
-	claimed(3, map[string]topicRows{"a": {1, 1, 6}})
-	c.passed(all, later, took, wastedEntries)
+	claimed(3, map[string]topicRows{"a": {1, 6}}, false)
+	c.passed(all, later, took, 1, 1+wastedEntries)
 	c.follow([]string{"t"})
 	starts(all, later, []string{"a"}, []int64{6})
 	c.follow(nil)
@@ -83,7 +83,7 @@ func TestCursors(t *testing.T) {
 	}
 
 	for i := range 2 * maxPasses {
-		c.passed(filter{only: []string{string(rune('a' + i))}}, now, took, wastedEntries)
+		c.passed(filter{only: []string{string(rune('a' + i))}}, now, took, 1, 1+wastedEntries)
 	}
 	if len(c.passes) > maxPasses {
 		t.Errorf("%d passes are remembered", len(c.passes))

@@ -69,40 +69,64 @@ var _ = [1]struct{}{}[core.Suspicious-3] // they are the same
 // claimColumns follow eventColumns when rows are claimed.
 const claimColumns = `, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, {us:e.created_at}, (SELECT {clock})`
 
-// claimScan reads eventColumns and claimColumns.
+// claimScan reads the rows of a claim one by one: eventColumns, claimColumns and more columns.
 type claimScan struct {
 	eventScan
 	c            core.Claimed
 	replayOf     outboxsql.ID
 	created, now int64
+
+	dests    []any
+	required []int // the places of the columns that must be readable
+	last     core.Event
 }
 
-func (s *claimScan) claimDest() []any {
-	return append(s.dest(), &s.c.Attempts, &s.c.LostClaims, &s.c.ClaimNo, &s.replayOf, &s.created, &s.now)
+// newClaimScan returns a claimScan that reads the columns behind claimColumns into more.
+func newClaimScan(more ...any) *claimScan {
+	s := &claimScan{}
+	s.dests = append(s.dest(), &s.c.Attempts, &s.c.LostClaims, &s.c.ClaimNo, &s.replayOf, &s.created, &s.now)
+	s.required = []int{0, claimNoAt}
+	for i := range more {
+		s.required = append(s.required, len(s.dests)+i)
+	}
+	s.dests = append(s.dests, more...)
+	return s
 }
 
-// claimNoAt is the place of the claim number among claimDest.
+// claimNoAt is the place of the claim number among the columns.
 const claimNoAt = 18
 
-// scan reads a row. Only its id, its claim number and the columns after claimDest must be readable.
-func (s *claimScan) scan(res core.Rows, more ...any) (err error) {
-	dest := append(s.claimDest(), more...)
-	required := []int{0, claimNoAt}
-	for i := range more {
-		required = append(required, len(dest)-1-i)
+// scan reads a row. Only its id, its claim number and the columns behind claimColumns must be
+// readable. The targets still have the row before, whose texts a driver need not copy again.
+func (s *claimScan) scan(res core.Rows) (err error) {
+	s.damage = nil
+	if err = res.Scan(s.dests...); err != nil { // a column that cannot be read must not be that row's
+		s.eventScan, s.c, s.replayOf, s.created, s.now = eventScan{}, core.Claimed{}, outboxsql.ID{}, 0, 0
+		s.damage, err = outboxsql.Scan(res, s.dests, s.required...)
 	}
-	s.damage, err = outboxsql.Scan(res, dest, required...)
+	// the rows of a claim keep one copy of each of these
+	keep(&s.e.Type, &s.last.Type)
+	keep(&s.e.Topic, &s.last.Topic)
+	keep(&s.e.ContentType, &s.last.ContentType)
 	return err
 }
 
+// claimed returns the row that was read.
 func (s *claimScan) claimed() core.Claimed {
-	e, err := s.event()
-	c := s.c
-	c.Err = err
-	c.ID, c.Event, c.KeyID, c.KeySeq, c.ReplayOf = core.RowID(s.id), e, core.KeyID(s.lane), s.keySeq,
-		core.RowID(s.replayOf)
+	c := &s.c
+	c.Event, c.Err = s.event()
+	c.ID, c.KeyID, c.KeySeq, c.ReplayOf = core.RowID(s.id), core.KeyID(s.lane), s.keySeq, core.RowID(s.replayOf)
 	c.Age = time.Duration(max(0, s.now-s.created)) * time.Microsecond
-	return c
+	return *c
+}
+
+// keep replaces a text with the last one if they are equal.
+func keep(text, last *string) {
+	if *text == *last {
+		*text = *last
+	} else {
+		*last = *text
+	}
 }
 
 // orNil makes NULL of a zero value.

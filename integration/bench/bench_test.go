@@ -85,7 +85,7 @@ func TestBenchRun(t *testing.T) {
 	names := []string{
 		"GORM alone", "GORM + event, pgxoutbox", "Ent + second row", "Bun + ordered event",
 		"pgx + ordered event", oursName, nativeName, handName, pipedName, steadyHand, channelName, fastPathName,
-		"PostgreSQL, woken", "MariaDB, woken", "SQLite, polled", "SQLite, ordered",
+		"PostgreSQL, woken", "PostgreSQL, pgxoutbox, woken", "MariaDB, woken", "SQLite, polled", "SQLite, ordered",
 		"watermill-sql forwarder, best settings", "River, defaults", pollName, logName, debeziumName,
 		"published to Kafka, ordered",
 	}

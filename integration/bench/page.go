@@ -12,7 +12,7 @@ import (
 var offPage = []string{
 	"SQLite, unordered", "SQLite, ordered", "commit to a consumer of Kafka",
 	"aim", "÷ polling", "backlog at end", "fast path", "finished",
-	"PostgreSQL, polled", "MariaDB, polled", "SQLite, polled",
+	"PostgreSQL, polled", "PostgreSQL, pgxoutbox, polled", "MariaDB, polled", "SQLite, polled",
 	"watermill-sql forwarder, defaults", "River, defaults",
 }
 

@@ -20,9 +20,10 @@ const wakeWarmUp = 20
 
 // wakeDatabase is a database with a process that only publishes and a relay.
 type wakeDatabase struct {
-	name, driver, dsn string
-	dialect           core.Dialect
-	order             string // the columns of the table of orders
+	name    string
+	open    func() (*sql.DB, error)
+	dialect core.Dialect
+	order   string // the columns of the table of orders
 }
 
 // runWake shows how long an event takes from the commit in a process that only publishes to the
@@ -34,8 +35,14 @@ func runWake(ctx context.Context, e *env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lite.close()) }()
-	all := []wakeDatabase{e.wakePostgres(), {
-		"SQLite", "sqlite", lite.dsn, core.SQLite, "id INTEGER PRIMARY KEY, customer TEXT, amount INTEGER",
+	byPGX := e.wakePostgres()
+	byPGX.name += ", pgxoutbox"
+	byPGX.open = func() (*sql.DB, error) {
+		return sql.OpenDB(pgxoutbox.Connector(pgxoutbox.Config{Conn: *e.config})), nil
+	}
+	all := []wakeDatabase{e.wakePostgres(), byPGX, {
+		"SQLite", byDriver("sqlite", lite.dsn, core.SQLite), core.SQLite,
+		"id INTEGER PRIMARY KEY, customer TEXT, amount INTEGER",
 	}}
 	if e.opts.mariadb != "" {
 		dsn, drop, err := e.onMySQL(ctx, e.opts.mariadb)
@@ -44,7 +51,7 @@ func runWake(ctx context.Context, e *env) (err error) {
 		}
 		defer func() { err = errors.Join(err, drop()) }()
 		all = append(all, wakeDatabase{
-			"MariaDB", "mysql", dsn, core.MySQL,
+			"MariaDB", byDriver("mysql", dsn, core.MySQL), core.MySQL,
 			"id BIGINT AUTO_INCREMENT PRIMARY KEY, customer VARCHAR(99), amount BIGINT",
 		})
 	}
@@ -62,9 +69,14 @@ func runWake(ctx context.Context, e *env) (err error) {
 
 func (e *env) wakePostgres() wakeDatabase {
 	return wakeDatabase{
-		"PostgreSQL", "pgx", e.config.ConnString(), core.Postgres,
+		"PostgreSQL", byDriver("pgx", e.config.ConnString(), core.Postgres), core.Postgres,
 		"id bigserial PRIMARY KEY, customer text NOT NULL, amount bigint NOT NULL",
 	}
+}
+
+// byDriver opens pools of a driver of database/sql.
+func byDriver(driver, dsn string, d core.Dialect) func() (*sql.DB, error) {
+	return func() (*sql.DB, error) { return sqltx.Open(driver, dsn, d) }
 }
 
 func (e *env) wakeRound(ctx context.Context, db wakeDatabase, way string) (f figures, err error) {
@@ -138,7 +150,7 @@ type wakeSide struct {
 
 // join opens a process with cfg, and sets the Repository and Notify.
 func (d wakeDatabase) join(ctx context.Context, prefix string, cfg core.Config) (_ *wakeSide, err error) {
-	pool, err := sqltx.Open(d.driver, d.dsn, d.dialect)
+	pool, err := d.open()
 	if err != nil {
 		return nil, err
 	}

@@ -13,11 +13,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
@@ -203,6 +205,42 @@ func TestPgxClaimIsCut(t *testing.T) {
 	}
 }
 
+// native makes claims over a pool of pgx of one connection.
+func (f *flights) native(change func(*pgxpool.Config)) (*claims, *pgxoutbox.Pool) {
+	f.Helper()
+	pool := adapters.OpenPGX(f.T, f.db, func(c *pgxpool.Config) {
+		c.ConnConfig.DefaultQueryExecMode, c.MaxConns = f.mode, 1
+		if change != nil {
+			change(c)
+		}
+	})
+	repo, err := pgxoutbox.NewRepository(pool.Pool, sqloutbox.Config{})
+	fixture.NoError(f.T, err)
+	return &claims{flights: f, repo: repo}, pool
+}
+
+// A claim on a pool of pgx is READ COMMITTED too, whatever the connection's default is.
+func TestNativeClaimIsolation(t *testing.T) {
+	t.Parallel()
+	for _, m := range modes {
+		t.Run(m.mode.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, m.mode)
+			f.add()
+			fixture.MustExec(t, f.direct, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+				$$ BEGIN RAISE '%', current_setting('transaction_isolation'); END $$`)
+			fixture.MustExec(t, f.direct, `CREATE TRIGGER refuse BEFORE UPDATE ON outbox_event FOR EACH ROW
+				WHEN (current_setting('transaction_isolation') <> 'read committed') EXECUTE FUNCTION refuse()`)
+			c, _ := f.native(func(c *pgxpool.Config) {
+				c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
+			})
+			if rows, err := c.next(t.Context()); err != nil || len(rows) != 1 {
+				t.Errorf("%d rows, %v", len(rows), err)
+			}
+		})
+	}
+}
+
 // The context ends while a claim waits for a lock. Nothing is claimed, then or later. The pool goes
 // on with another connection, which a late cancel request cannot hit.
 func TestPgxClaimIsCancelled(t *testing.T) {
@@ -211,39 +249,53 @@ func TestPgxClaimIsCancelled(t *testing.T) {
 		t.Run(m.mode.String(), func(t *testing.T) {
 			t.Parallel()
 			f := newFlights(t, m.mode)
-			f.add()
 			pool, _ := f.open(pgxoutbox.Config{CancelGrace: time.Minute})
 			defer pool.Close()
-			c := f.claims(pool)
-			pid := f.pid(pool)
-			tx, err := f.direct.BeginTx(t.Context(), nil)
-			fixture.NoError(t, err)
-			_, err = tx.ExecContext(t.Context(), "LOCK TABLE outbox_event")
-			fixture.NoError(t, err)
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			cause := errors.New("the reason")
-			go func() {
-				f.awaitLock()
-				cancel(cause)
-			}()
-			rows, err := c.next(ctx)
-			pgErr, known := errors.AsType[*pgconn.PgError](err)
-			fixture.Check(t, len(rows) <= 0 && errors.Is(err, cause) && known && pgErr.Code == "57014",
-				"%d rows, %v, want the reason and the answer of the server", len(rows), err)
-			fixture.NoError(t, tx.Rollback())
-			fixture.Await(t, "nothing runs any more", func() bool {
-				return fixture.Count(t, f.direct, "SELECT COUNT(*) FROM pg_stat_activity WHERE state <> 'idle' AND "+
-					"datname = current_database() AND pid <> pg_backend_pid()") == 0
-			})
-			if n := c.holders(); n != 0 {
-				t.Errorf("%d rows are claimed although the claim failed", n)
-			}
-			fixture.Check(t, f.pid(pool) != pid, "the connection is used again after a cancel request")
-			if rows, err := c.next(t.Context()); err != nil || len(rows) != 1 {
-				t.Errorf("the next claim: %d rows, %v", len(rows), err)
-			}
+			f.claims(pool).cancelled(func() int { return f.pid(pool) })
 		})
+		t.Run("native, "+m.mode.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, m.mode)
+			c, pool := f.native(nil)
+			c.cancelled(func() (pid int) {
+				fixture.NoError(t, pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+				return pid
+			})
+		})
+	}
+}
+
+// cancelled cancels a claim. pid returns the process of the pool's connection.
+func (c *claims) cancelled(pid func() int) {
+	c.Helper()
+	c.add()
+	was := pid()
+	tx, err := c.direct.BeginTx(c.Context(), nil)
+	fixture.NoError(c.T, err)
+	_, err = tx.ExecContext(c.Context(), "LOCK TABLE outbox_event")
+	fixture.NoError(c.T, err)
+	ctx, cancel := context.WithCancelCause(c.Context())
+	defer cancel(nil)
+	cause := errors.New("the reason")
+	go func() {
+		c.awaitLock()
+		cancel(cause)
+	}()
+	rows, err := c.next(ctx)
+	pgErr, known := errors.AsType[*pgconn.PgError](err)
+	fixture.Check(c, len(rows) <= 0 && errors.Is(err, cause) && known && pgErr.Code == "57014",
+		"%d rows, %v, want the reason and the answer of the server", len(rows), err)
+	fixture.NoError(c.T, tx.Rollback())
+	fixture.Await(c, "nothing runs any more", func() bool {
+		return fixture.Count(c.T, c.direct, "SELECT COUNT(*) FROM pg_stat_activity WHERE state <> 'idle' AND "+
+			"datname = current_database() AND pid <> pg_backend_pid()") == 0
+	})
+	if n := c.holders(); n != 0 {
+		c.Errorf("%d rows are claimed although the claim failed", n)
+	}
+	fixture.Check(c, pid() != was, "the connection is used again after a cancel request")
+	if rows, err := c.next(c.Context()); err != nil || len(rows) != 1 {
+		c.Errorf("the next claim: %d rows, %v", len(rows), err)
 	}
 }
 

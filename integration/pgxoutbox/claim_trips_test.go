@@ -5,14 +5,17 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -20,48 +23,67 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// A claim through database/sql is a transaction with settings of the planner: BEGIN, the settings,
-// the claim, COMMIT. So is each other query of the table that needs those settings. With Connector,
-// all four are sent together. A mark is one statement. TestRoundTripsOfNativePGX counts the round
-// trips of native pgx.
+// openers opens a pool of one connection in each way, and returns the repository on it. A claim
+// through database/sql is a transaction with settings of the planner: BEGIN, the settings, the
+// claim, COMMIT. So is each other query of the table that needs those settings. On the pools of
+// module pgxoutbox, all four are sent together.
+var openers = []struct {
+	name  string
+	claim int64 // round trips
+	open  func(t *testing.T, cfg *pgx.ConnConfig) *sqloutbox.Repository
+}{
+	{"database/sql", 4, onSQL(func(cfg pgx.ConnConfig) driver.Connector { return stdlib.GetConnector(cfg) })},
+	{"sqltx", 4, onSQL(func(cfg pgx.ConnConfig) driver.Connector {
+		return sqltx.Connector(stdlib.GetConnector(cfg), core.Postgres)
+	})},
+	{"Connector", 1, onSQL(func(cfg pgx.ConnConfig) driver.Connector {
+		return pgxoutbox.Connector(pgxoutbox.Config{Conn: cfg})
+	})},
+	{"NewRepository", 1, func(t *testing.T, cfg *pgx.ConnConfig) *sqloutbox.Repository {
+		own, err := pgxpool.ParseConfig(cfg.ConnString())
+		fixture.NoError(t, err)
+		own.ConnConfig.DialFunc, own.MaxConns = cfg.DialFunc, 1
+		pool, err := pgxpool.NewWithConfig(t.Context(), own)
+		fixture.NoError(t, err)
+		t.Cleanup(pool.Close)
+		repo, err := pgxoutbox.NewRepository(pool, sqloutbox.Config{})
+		fixture.NoError(t, err)
+		return repo
+	}},
+}
+
+func onSQL(connector func(cfg pgx.ConnConfig) driver.Connector) func(*testing.T, *pgx.ConnConfig) *sqloutbox.Repository {
+	return func(t *testing.T, cfg *pgx.ConnConfig) *sqloutbox.Repository {
+		pool := sql.OpenDB(connector(*cfg))
+		t.Cleanup(func() { _ = pool.Close() })
+		pool.SetMaxOpenConns(1)
+		repo, err := sqloutbox.New(pool, sqloutbox.Config{Dialect: core.Postgres})
+		fixture.NoError(t, err)
+		return repo
+	}
+}
+
+// The test takes the smallest number of several rounds. In the first rounds statements are
+// prepared, and an idle connection may be pinged in any round.
+const tripRounds = 5
+
+// A mark is one statement in every way.
 func TestRoundTripsOfClaims(t *testing.T) {
 	t.Parallel()
-	for _, way := range []struct {
-		name        string
-		claim, mark int64
-		connector   func(cfg pgx.ConnConfig) driver.Connector
-	}{
-		{"database/sql", 4, 1, func(cfg pgx.ConnConfig) driver.Connector { return stdlib.GetConnector(cfg) }},
-		{"sqltx", 4, 1, func(cfg pgx.ConnConfig) driver.Connector {
-			return sqltx.Connector(stdlib.GetConnector(cfg), core.Postgres)
-		}},
-		{"Connector", 1, 1, func(cfg pgx.ConnConfig) driver.Connector {
-			return pgxoutbox.Connector(pgxoutbox.Config{Conn: cfg})
-		}},
-	} {
+	for _, way := range openers {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			cfg, err := pgx.ParseConfig(testdb.Postgres(t).DSN)
-			fixture.NoError(t, err)
+			db := testdb.Postgres(t)
 			var n atomic.Int64
-			var writing atomic.Bool
-			dial := cfg.DialFunc
-			cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := dial(ctx, network, addr)
-				return trips{conn, &n, &writing}, err
-			}
-			pool := sql.OpenDB(way.connector(*cfg))
-			t.Cleanup(func() { _ = pool.Close() })
-			pool.SetMaxOpenConns(1)
-			repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: core.Postgres})
+			repo := way.open(t, countTrips(t, db, &n, new(atomic.Bool)))
+			fixture.NoError(t, repo.Migrate(t.Context()))
 			least := map[string]int64{}
-			// The test takes the smallest number of several rounds. In the first round statements
-			// are prepared, and an idle connection may be pinged in any round.
-			for round := range 5 {
+			for round := range tripRounds {
 				req := core.ClaimRequest{
 					Node: "node", ClaimNo: int64(round + 1), Lease: time.Minute, MaxLease: time.Hour,
 					Limit: 1, MaxBytes: 1 << 20, Run: 1, Keys: 10,
 				}
+				ref := []core.ClaimRef{{ID: core.RowID{1}, ClaimNo: 1}}
 				for name, do := range map[string]func() error{
 					"claim": func() error {
 						_, err := repo.ClaimUnordered(t.Context(), req)
@@ -79,8 +101,21 @@ func TestRoundTripsOfClaims(t *testing.T) {
 						_, _, err := repo.NextDue(t.Context(), req)
 						return err
 					},
-					"mark": func() error {
+					"mark done": func() error {
 						_, err := repo.MarkDone(t.Context(), []core.Done{{ID: core.RowID{1}}}, false)
+						return err
+					},
+					"mark failed": func() error {
+						_, err := repo.MarkFailed(t.Context(), "node", []core.Failure{{ClaimRef: ref[0], Kind: core.FailRetry}})
+						return err
+					},
+					"renew": func() error {
+						_, err := repo.Renew(t.Context(), "node", time.Minute, ref)
+						return err
+					},
+					"heartbeat": func() error { return repo.Beat(t.Context(), core.Heartbeat{Node: "node"}) },
+					"pauses": func() error {
+						_, err := repo.Pauses(t.Context())
 						return err
 					},
 				} {
@@ -92,12 +127,82 @@ func TestRoundTripsOfClaims(t *testing.T) {
 				}
 			}
 			for name, n := range least {
-				want := way.claim
-				if name == "mark" {
-					want = way.mark
+				want := int64(1)
+				if strings.HasPrefix(name, "claim") || name == "next due" {
+					want = way.claim
 				}
 				fixture.Check(t, n == want, "%s: %d round trips, want %d", name, n, want)
 			}
+		})
+	}
+}
+
+// countTrips returns the configuration of a connection whose round trips are counted.
+func countTrips(t *testing.T, db testdb.DB, n *atomic.Int64, writing *atomic.Bool) *pgx.ConnConfig {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(db.DSN)
+	fixture.NoError(t, err)
+	dial := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return trips{conn, n, writing}, err
+	}
+	return cfg
+}
+
+// A relay that hears of an event publishes it after one claim, and nothing else.
+func TestRoundTripsOfAWakeUp(t *testing.T) {
+	t.Parallel()
+	for _, way := range openers {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFlights(t, pgx.QueryExecModeCacheStatement) // another process
+			var n atomic.Int64
+			var writing atomic.Bool
+			repo := way.open(t, countTrips(t, f.db, &n, &writing))
+			ears := make(chan func(), 1)
+			publish := make(chan int64, 1) // round trips by then
+			ob, err := core.New(core.Config{
+				Repository: repo,
+				Relay:      relay.Config{PollInterval: time.Hour, DisableJanitor: true},
+				Wake: core.WakePolicy{Listen: func(ctx context.Context, wake func()) error {
+					wake()
+					ears <- wake
+					<-ctx.Done()
+					return ctx.Err()
+				}},
+				Publisher: core.PublisherFunc(func(context.Context, core.Delivery) error {
+					publish <- n.Load()
+					return nil
+				}),
+			})
+			fixture.NoError(t, err)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- ob.Run(ctx) }()
+			defer func() {
+				stop()
+				fixture.NoError(t, <-ended)
+			}()
+			wake := <-ears
+			var least int64
+			for range tripRounds {
+				var last, same int64
+				fixture.Await(t, "the relay rests", func() bool {
+					now := n.Load()
+					if same++; now != last || writing.Load() {
+						same = 0
+					}
+					last = now
+					return same == 20
+				})
+				f.add()
+				wake()
+				if took := <-publish - last; least == 0 || took < least {
+					least = took
+				}
+			}
+			fixture.Check(t, least == way.claim, "%d round trips, want %d", least, way.claim)
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// trips counts round trips: writes that follow a read.
+// trips counts round trips that have ended: reads that follow a write.
 type trips struct {
 	net.Conn
 	n       *atomic.Int64
@@ -26,15 +26,15 @@ type trips struct {
 }
 
 func (c trips) Write(b []byte) (int, error) {
-	if !c.writing.Swap(true) {
-		c.n.Add(1)
-	}
+	c.writing.Store(true)
 	return c.Conn.Write(b)
 }
 
 func (c trips) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.writing.Store(false)
+	if n > 0 && c.writing.Swap(false) {
+		c.n.Add(1)
+	}
 	return n, err
 }
 

@@ -106,6 +106,29 @@ func TestDamagedRows(t *testing.T) {
 	})
 }
 
+// What cannot be read of a row is not taken from the row before it.
+func TestDamagedRowHasNothingOfAnother(t *testing.T) {
+	t.Parallel()
+	testdb.Every(t, func(t *testing.T, db testdb.DB) {
+		pool, repo := openRepository(t, db)
+		good, bad := sqlRow(t, "a", ""), sqlRow(t, "a", "")
+		for _, row := range []core.NewRow{good, bad} {
+			commitRows(t, pool, repo, core.InsertRequest{Rows: []core.NewRow{row}})
+		}
+		value := map[core.Dialect]string{
+			core.Postgres: "occurred_at = 'infinity'", core.MySQL: "occurred_at = '2020-00-00'",
+			core.SQLite: "occurred_at = 'yesterday'",
+		}[db.Dialect]
+		fixture.Must(t, damage(t, db, bad.ID, value), "the table does not take %s", value)
+		rows, err := repo.ClaimUnordered(t.Context(), core.ClaimRequest{
+			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 10, MaxBytes: 1 << 20,
+		})
+		fixture.Must(t, err == nil && len(rows) == 2 && rows[0].ID == good.ID, "claimed %+v, %v", rows, err)
+		is := rows[1]
+		fixture.Check(t, is.Err != nil && is.Event.OccurredAt.Unix() == 0 && is.Event.Topic == "a", "claimed %+v", is)
+	})
+}
+
 // A new event has no name with a character that is not seen. One that is in the table already is
 // published as it is, and people can pause its topic and ask for it.
 func TestHiddenCharacters(t *testing.T) {

@@ -52,8 +52,13 @@ func (u *ID) Scan(src any) error {
 
 // ScanBytes lets a Pool of pgx read an id without a conversion to text.
 func (u *ID) ScanBytes(b []byte) error {
-	if b == nil {
-		return u.Scan(nil)
+	switch {
+	case b == nil:
+		*u = ID{}
+		return nil
+	case len(b) == len(u):
+		copy(u[:], b)
+		return nil
 	}
 	return u.Scan(b)
 }

@@ -104,18 +104,71 @@ WITH RECURSIVE lanes AS (
   SELECT id FROM (SELECT p.id,
     bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
     FROM picked p LEFT JOIN held h ON h.id = p.id AND h.tid = p.tid) r WHERE ok
+)UPDATE "app"."outbox_event" e SET claim_no = $14::bigint,
+  lost_claims = abs(e.lost_claims) +
+    CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
+  claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.id >= (SELECT id FROM take ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM take ORDER BY id DESC LIMIT 1) AND e.status IN (0,2)
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), (SELECT CASE
+    WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
+      THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
+    WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
+      THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
+  END), (SELECT count(*) FROM lanes e WHERE e.status = 3 AND COALESCE(e.tenant_id, '') <> ALL ($15::text[])
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($13::text[])))
+
+-- claim_heads_or_none
+WITH RECURSIVE lanes AS (
+  (SELECT e.id, e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, 1 AS n, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AND COALESCE(e.tenant_id, '') <> ALL ($15::text[]) THEN (SELECT count(*) FROM (
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $16::bigint) r) ELSE 0 END AS total FROM "app"."outbox_event" e
+   WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > $9::bytea ORDER BY e.lane, e.key_seq LIMIT 1)
+  UNION ALL
+  SELECT h.id, h.lane, h.topic, h.tenant_id, h.status, h.available_at, h.lease_until, h.ok, l.n + 1, l.total + h.found
+    FROM lanes
+    l CROSS JOIN LATERAL (
+    SELECT e.id, e.lane, e.topic, e.tenant_id, e.status, e.available_at, e.lease_until, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok, CASE WHEN (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AND COALESCE(e.tenant_id, '') <> ALL ($15::text[]) THEN (SELECT count(*) FROM (
+    SELECT FROM "app"."outbox_event" r WHERE r.lane = e.lane AND r.status IN (0,2,3) AND r.lane IS NOT NULL LIMIT $16::bigint) r) ELSE 0 END AS found FROM "app"."outbox_event" e
+    WHERE e.status IN (0,2,3) AND e.lane IS NOT NULL AND e.lane > CASE
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') = ANY ($12::text[])
+        THEN substring(l.lane from 1 for 4) || '\xffffffffffffffffffffffff'::bytea
+      WHEN encode(substring(l.lane from 1 for 4), 'hex') <> ALL ($11::text[])
+        THEN (SELECT decode(p || '000000000000000000000000', 'hex') FROM unnest($11::text[]) p
+              WHERE p COLLATE "C" > encode(substring(l.lane from 1 for 4), 'hex') ORDER BY p COLLATE "C" LIMIT 1)
+      ELSE l.lane END
+    ORDER BY e.lane, e.key_seq LIMIT 1) h
+  WHERE l.n < $10::bigint AND l.total < $3::bigint
+), heads AS MATERIALIZED (SELECT e.lane FROM lanes e WHERE e.ok AND COALESCE(e.tenant_id, '') <> ALL ($15::text[])
+    AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($13::text[]))), cand AS MATERIALIZED (
+  SELECT r.tid, r.id, h.lane, r.key_seq, r.size,
+    bool_and(r.ok) OVER (PARTITION BY h.lane ORDER BY r.key_seq, r.id) AS ok
+  FROM (SELECT lane FROM heads ORDER BY lane LIMIT $3::bigint) h CROSS JOIN LATERAL (
+    SELECT e.ctid AS tid, e.id, e.key_seq, octet_length(e.payload) AS size, (e.status <> 3 AND e.available_at <= statement_timestamp() AND (e.lease_until IS NULL OR e.lease_until <= statement_timestamp() OR e.lease_until > statement_timestamp() + $4::bigint * interval '1 microsecond')) AS ok
+    FROM "app"."outbox_event" e WHERE e.lane = h.lane AND e.status IN (0,2,3) AND e.lane IS NOT NULL
+    ORDER BY e.lane, e.key_seq
+    LIMIT (SELECT greatest($16::bigint, least($8::bigint, $3::bigint / greatest(count(*), 1))) FROM heads)) r
+), sized AS MATERIALIZED (
+  SELECT tid, id, lane, key_seq, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand WHERE ok WINDOW w AS
+    (ORDER BY lane, key_seq, id)
+), picked AS MATERIALIZED (
+  SELECT tid, id, lane, key_seq FROM sized WHERE n <= $3::bigint AND (n = 1 OR total <= $5::bigint)
+), held AS MATERIALIZED (
+  SELECT e.id, e.ctid AS tid FROM "app"."outbox_event" e WHERE e.id = ANY (ARRAY(SELECT id FROM picked)) AND e.id >= (SELECT id FROM picked ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM picked ORDER BY id DESC LIMIT 1) FOR UPDATE SKIP LOCKED
+), take AS MATERIALIZED (
+  SELECT id FROM (SELECT p.id,
+    bool_and(h.tid IS NOT NULL) OVER (PARTITION BY p.lane ORDER BY p.key_seq, p.id) AS ok
+    FROM picked p LEFT JOIN held h ON h.id = p.id AND h.tid = p.tid) r WHERE ok
 ), taken AS (UPDATE "app"."outbox_event" e SET claim_no = $14::bigint,
   lost_claims = abs(e.lost_claims) +
     CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.id >= (SELECT id FROM take ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM take ORDER BY id DESC LIMIT 1) AND e.status IN (0,2)
-RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), COALESCE(CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, 0))
-SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, 0::bigint, CASE
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint))
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, (SELECT CASE
     WHEN (SELECT count(*) FROM heads) > $3::bigint OR (SELECT count(*) FROM sized) > (SELECT count(*) FROM picked)
       THEN (SELECT lane FROM picked ORDER BY lane DESC LIMIT 1)
     WHEN (SELECT count(*) FROM lanes) >= $10::bigint OR (SELECT max(total) FROM lanes) >= $3::bigint
       THEN (SELECT lane FROM lanes ORDER BY lane DESC LIMIT 1)
-  END, 0::bigint, (SELECT count(*) FROM lanes e WHERE e.status = 3 AND COALESCE(e.tenant_id, '') <> ALL ($15::text[])
+  END), (SELECT count(*) FROM lanes e WHERE e.status = 3 AND COALESCE(e.tenant_id, '') <> ALL ($15::text[])
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($13::text[])))
 
 -- claim_lane
@@ -148,26 +201,29 @@ WITH lanes AS (
     CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.id >= (SELECT id FROM take ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM take ORDER BY id DESC LIMIT 1) AND e.status IN (0,2)
-RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), COALESCE(CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, 0))
-SELECT taken.*, NULL::bytea, 0::bigint, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, 0::bigint, NULL::bytea, 0::bigint,
-  1::bigint FROM lanes e WHERE e.status = 3 AND COALESCE(e.tenant_id, '') <> ALL ($12::text[])
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint))
+SELECT taken.*, NULL::bytea, 0::bigint FROM taken UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, NULL::bytea, 1::bigint
+  FROM lanes e WHERE e.status = 3 AND COALESCE(e.tenant_id, '') <> ALL ($12::text[])
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($10::text[]))
 
 -- claim_unordered
 WITH RECURSIVE all_topics AS (
-  (SELECT e.topic FROM "app"."outbox_event" e WHERE $6::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
-    e.topic LIMIT 1)
+  SELECT k.topic COLLATE "C" AS topic, lead(k.topic COLLATE "C") OVER (ORDER BY k.topic COLLATE "C") AS known
+  FROM unnest($14::text[]) k(topic)
   UNION ALL
-  SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
-    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+  SELECT n.topic, t.known FROM all_topics t CROSS JOIN LATERAL (
+    (SELECT e.topic FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic AND
+      e.topic < t.known ORDER BY e.topic LIMIT 1)
+    UNION ALL (SELECT e.topic FROM "app"."outbox_event" e WHERE t.known IS NULL AND e.status IN (0,2) AND e.lane IS NULL AND
+      e.topic > t.topic ORDER BY e.topic LIMIT 1)) n
 ), topics AS MATERIALIZED (
-  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> '' AND
+    e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
   UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
     '-infinity') FROM unnest($6::text[], $11::bigint[]) l(topic, since)
 ), cand AS MATERIALIZED (
   SELECT c.tid, c.id, c.available_at, c.size,
-    row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn,
-    count(*) OVER (PARTITION BY t.topic) AS found
+    row_number() OVER (PARTITION BY t.topic ORDER BY c.available_at, c.id) AS turn
   FROM topics t CROSS JOIN LATERAL (
     SELECT e.ctid AS tid, e.id, e.available_at, octet_length(e.payload) AS size FROM "app"."outbox_event" e
     WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic = t.topic AND e.available_at <= statement_timestamp() AND
@@ -176,18 +232,17 @@ WITH RECURSIVE all_topics AS (
     LIMIT (SELECT ($3::bigint + greatest(count(*), 1) - 1) / greatest(count(*), 1) FROM topics)
     FOR UPDATE SKIP LOCKED) c
 ), take AS MATERIALIZED (
-  SELECT tid, id, n, found FROM (SELECT tid, id, found, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
+  SELECT id FROM (SELECT id, row_number() OVER w AS n, sum(size) OVER w AS total FROM cand
     WINDOW w AS (ORDER BY turn, available_at, id)) c
   WHERE n <= $3::bigint AND (n = 1 AND $8::boolean OR total <= $5::bigint)
-), taken AS (UPDATE "app"."outbox_event" e SET claim_no = $10::bigint,
+)
+UPDATE "app"."outbox_event" e SET claim_no = $10::bigint,
   lost_claims = abs(e.lost_claims) +
     CASE WHEN e.lease_until <= statement_timestamp() AND e.claimed_by <> $1::text AND e.lost_claims < 3 THEN 1 ELSE 0 END,
   claimed_by = $1::text, lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM take)) AND e.id >= (SELECT id FROM take ORDER BY id LIMIT 1) AND e.id <= (SELECT id FROM take ORDER BY id DESC LIMIT 1) AND e.status IN (0,2)
-RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), COALESCE(CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, 0))
-(SELECT taken.*, NULL::bytea, (SELECT count(*) FROM topics), take.found FROM taken JOIN take ON take.id = taken.id
-  ORDER BY take.n)
-UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, '', '', '', 0::bigint, '', '', NULL::bytea, 0::bigint, ''::bytea, '', NULL::jsonb, 0::bigint, 0, 0, 0::bigint, NULL::uuid, 0::bigint, 0::bigint, 0::bigint, NULL::bytea, 0::bigint, COALESCE((SELECT sum(pg_stat_get_xact_tuples_returned(i.inhrelid)) FROM pg_catalog.pg_inherits i WHERE i.inhparent = to_regclass('"app"."outbox_event_ready"'))::bigint, 0) WHERE $13::boolean
+RETURNING e.id, e.event_id, e.event_type, e.schema_version, e.topic, COALESCE(e.aggregate_type,''), COALESCE(e.aggregate_id,''), e.aggregate_version, COALESCE(e.tenant_id,''), COALESCE(e.partition_key,''), e.lane, COALESCE(e.key_seq,0), e.payload, COALESCE(e.content_type,''), e.headers, CASE WHEN isfinite(e.occurred_at) THEN (extract(epoch from e.occurred_at)*1000000)::bigint END, e.attempts, ABS(e.lost_claims), e.claim_no, e.replay_of, CASE WHEN isfinite(e.created_at) THEN (extract(epoch from e.created_at)*1000000)::bigint END, (SELECT (extract(epoch from clock_timestamp())*1000000)::bigint), COALESCE(CASE WHEN isfinite(e.available_at) THEN (extract(epoch from e.available_at)*1000000)::bigint END, 0), (SELECT count(*) FROM topics), (SELECT count(*) FROM cand),
+  (SELECT CASE WHEN $13::boolean THEN COALESCE((SELECT sum(pg_stat_get_xact_tuples_returned(i.inhrelid)) FROM pg_catalog.pg_inherits i WHERE i.inhparent = to_regclass('"app"."outbox_event_ready"'))::bigint, 0) ELSE 0 END)
 
 -- cleanup
 WITH p AS MATERIALIZED (
@@ -358,13 +413,17 @@ SELECT e.id FROM "app"."outbox_event" e WHERE e.id = ANY ($1::uuid[]) AND e.id >
 
 -- next_due
 WITH RECURSIVE all_topics AS (
-  (SELECT e.topic FROM "app"."outbox_event" e WHERE $2::text[] IS NULL AND e.status IN (0,2) AND e.lane IS NULL ORDER BY
-    e.topic LIMIT 1)
+  SELECT k.topic COLLATE "C" AS topic, lead(k.topic COLLATE "C") OVER (ORDER BY k.topic COLLATE "C") AS known
+  FROM unnest($12::text[]) k(topic)
   UNION ALL
-  SELECT n.topic FROM all_topics t CROSS JOIN LATERAL (SELECT e.topic FROM "app"."outbox_event" e
-    WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic ORDER BY e.topic LIMIT 1) n
+  SELECT n.topic, t.known FROM all_topics t CROSS JOIN LATERAL (
+    (SELECT e.topic FROM "app"."outbox_event" e WHERE e.status IN (0,2) AND e.lane IS NULL AND e.topic > t.topic AND
+      e.topic < t.known ORDER BY e.topic LIMIT 1)
+    UNION ALL (SELECT e.topic FROM "app"."outbox_event" e WHERE t.known IS NULL AND e.status IN (0,2) AND e.lane IS NULL AND
+      e.topic > t.topic ORDER BY e.topic LIMIT 1)) n
 ), topics AS MATERIALIZED (
-  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> '' AND
+    e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
   UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
     '-infinity') FROM unnest($2::text[], $10::bigint[]) l(topic, since)
 ), unordered AS (

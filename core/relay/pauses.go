@@ -160,7 +160,7 @@ func (s *state) looked(doubts uint64, rates []core.Rate, err error) {
 	}
 	s.setRates(rates)
 	if !was && s.operators.known() {
-		s.effects.WakeAll()
+		s.crew.wakeAll()
 		if s.operators.putOff {
 			s.operators.putOff = false
 			s.wakes.poll(time.Now())

@@ -18,9 +18,9 @@ const (
 	idlePause = 50 * time.Millisecond
 	// Between polls that found nothing although something seemed to be due.
 	minPoll = 20 * time.Millisecond
-	// Looks at an empty table until the next round. Keys that the table got since the last round, behind
-	// more than headLanes others that cannot be claimed, are seen by rounds alone.
-	restLooks = 12
+	// Looks at an empty table in place of rounds, until the next round. A round shows whether claims work,
+	// and finds keys that a look does not reach.
+	restLooks = 6
 )
 
 // poller is the state of the poller between its rounds. The zero value has made none.

@@ -172,7 +172,8 @@ func (o *Outbox) Resume(ctx context.Context, req ResumeRequest) (resumed bool, e
 // Pauses returns the stored pauses that hold now, at most 1000: the pause of everything, then
 // topics, then tenants, each in ascending order. The errors are the same as for Pause.
 func (o *Outbox) Pauses(ctx context.Context) ([]Pause, error) {
-	return o.cfg.Repository.Pauses(ctx)
+	set, err := o.cfg.Repository.Settings(ctx)
+	return set.Pauses, err
 }
 
 // SetRate limits the events that all relays of the table together send to a topic, until it is
@@ -212,7 +213,8 @@ func (o *Outbox) SetRate(ctx context.Context, req RateRequest) error {
 // Rates returns the limits of destinations, as they are stored, in ascending order of the topics,
 // at most 1000.
 func (o *Outbox) Rates(ctx context.Context) ([]Rate, error) {
-	return o.cfg.Repository.Rates(ctx)
+	set, err := o.cfg.Repository.Settings(ctx)
+	return set.Rates, err
 }
 
 // UnrelayedTopics returns the topics that have pending events, also delayed ones, and that no

@@ -25,7 +25,7 @@ type Heartbeat struct {
 	Topics    []string // topics that it relays in addition, or the only ones
 
 	SinceStart   time.Duration
-	SinceClaim   time.Duration // since the database answered a claim; negative: never
+	SinceClaim   time.Duration // since the database answered a claim, or that none is needed; negative: never
 	SincePublish time.Duration // since a destination accepted an event; negative: never
 
 	RelayState
@@ -72,7 +72,7 @@ type RelayStatus struct {
 
 	StartedAt   time.Time
 	SeenAt      time.Time
-	ClaimedAt   time.Time // the database answered a claim; zero: never
+	ClaimedAt   time.Time // the database answered a claim, or that none is needed; zero: never
 	PublishedAt time.Time // a destination accepted an event; zero: never
 	RelayState
 

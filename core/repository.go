@@ -149,8 +149,8 @@ type Claimer interface {
 }
 
 // Operations is the part of a Repository with which operators see and change the events and control
-// the relays. Relays read the pauses and the rates before they publish and then every 2 s, and
-// again after a failure of the database. No method gets a request with DryRun.
+// the relays. Relays read the Settings before they publish and then every 2 s, and again after a
+// failure of the database. No method gets a request with DryRun.
 type Operations interface {
 	// Backlog counts open and dead rows. It looks at no more than limit rows of each kind, see
 	// Backlog.More.
@@ -197,16 +197,18 @@ type Operations interface {
 	// same transaction. Without such a pause it changes nothing and returns false.
 	Resume(ctx context.Context, req ResumeRequest) (resumed bool, err error)
 
-	// Pauses returns up to 1000 pauses that hold by the database's clock: the pause of everything,
-	// then topics, then tenants, each in ascending order.
-	Pauses(ctx context.Context) ([]Pause, error)
-
 	// SetRate replaces an earlier rate of the same topic, or removes it if PerSecond and InFlight
 	// are 0. It writes an audit row with the action AuditRate in the same transaction.
 	SetRate(ctx context.Context, req RateRequest) error
 
-	// Rates returns up to 1000 rates, in ascending order of their topics.
-	Rates(ctx context.Context) ([]Rate, error)
+	// Settings returns the pauses that hold by the database's clock, and the rates, in one round trip.
+	Settings(ctx context.Context) (Settings, error)
+}
+
+// Settings are what operators have set, at most 1000 of each.
+type Settings struct {
+	Pauses []Pause // of everything, then of topics, then of tenants, each in ascending order
+	Rates  []Rate  // in ascending order of their topics
 }
 
 // Registry is the part of a Repository that records which relays are alive. Run writes a heartbeat

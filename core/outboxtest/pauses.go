@@ -55,10 +55,10 @@ func (r *Repository) Resume(ctx context.Context, req core.ResumeRequest) (resume
 	return true, nil
 }
 
-// Pauses implements core.Repository.
-func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
+// Settings implements core.Repository.
+func (r *Repository) Settings(ctx context.Context) (set core.Settings, err error) {
 	if err := r.begin(ctx); err != nil {
-		return nil, err
+		return set, err
 	}
 	defer r.mu.Unlock()
 	for _, target := range slices.Sorted(maps.Keys(r.pauses)) {
@@ -69,9 +69,12 @@ func (r *Repository) Pauses(ctx context.Context) (all []core.Pause, err error) {
 		if !p.Until.IsZero() {
 			p.Left = p.Until.Sub(r.now())
 		}
-		all = append(all, p)
+		set.Pauses = append(set.Pauses, p)
 	}
-	return all, nil
+	for _, topic := range slices.Sorted(maps.Keys(r.rates)) {
+		set.Rates = append(set.Rates, r.rates[topic])
+	}
+	return set, nil
 }
 
 // pauseTarget returns a text for the target of a pause; texts sort in the order of the list.

@@ -2,8 +2,6 @@ package outboxtest
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/ormoutbox/ormoutbox/core"
 )
@@ -29,16 +27,4 @@ func (r *Repository) SetRate(ctx context.Context, req core.RateRequest) error {
 	}
 	r.auditNoRow(core.AuditRate, req.Topic, req.Actor, req.Reason)
 	return nil
-}
-
-// Rates implements core.Repository.
-func (r *Repository) Rates(ctx context.Context) (all []core.Rate, err error) {
-	if err := r.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer r.mu.Unlock()
-	for _, topic := range slices.Sorted(maps.Keys(r.rates)) {
-		all = append(all, r.rates[topic])
-	}
-	return all, nil
 }

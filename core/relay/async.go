@@ -151,7 +151,9 @@ func (h *handover) answer(receipt string, err error) {
 
 // leave notes that the call has returned, and reports whether its worker goes on.
 func (h *handover) leave() (goOn bool) {
-	goOn = h.worker.CompareAndSwap(workerInCall, workerReturned) || h.r.workerBack()
+	if goOn = h.worker.CompareAndSwap(workerInCall, workerReturned); !goOn {
+		h.r.workerBack()
+	}
 	h.mu.Lock()
 	h.returned = true
 	answered := h.answered

@@ -54,7 +54,8 @@ func newEngine(of *outbox) *engine {
 			poolClosed: make(chan struct{}),
 		},
 	}
-	r.guard = guard.New(func(e *guard.Effects) *state { return newState(of, e, r.signals) })
+	startWorker := func() { r.life.workers.Go(r.worker) }
+	r.guard = guard.New(func(e *guard.Effects) *state { return newState(of, e, r.signals, startWorker) })
 	r.janitor = newJanitor(of, r.doubt)
 	r.life.vitals.started = time.Now()
 	r.life.closePool = sync.OnceFunc(func() { close(r.life.poolClosed) })
@@ -103,9 +104,6 @@ func (r *engine) noPool(err error) bool {
 }
 
 func (r *engine) start() {
-	for range r.cfg.Workers {
-		r.life.workers.Go(r.worker)
-	}
 	r.life.workers.Go(r.writeMarks)
 	r.life.workers.Go(r.followOperators)
 	go r.renewLeases()

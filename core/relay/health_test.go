@@ -23,7 +23,7 @@ type checkedTable struct {
 	check, down   atomic.Pointer[error]
 	refuse        atomic.Pointer[error] // the error of claims
 	checks, asked atomic.Int64
-	hang          atomic.Pointer[chan struct{}] // claims ignore their context
+	hang          atomic.Pointer[chan struct{}] // claims, and the looks before them, ignore their context
 }
 
 func (c *checkedTable) Check(context.Context) error {
@@ -50,6 +50,13 @@ func (c *checkedTable) ClaimUnordered(ctx context.Context, req core.ClaimRequest
 		return nil, *err
 	}
 	return c.Repository.ClaimUnordered(ctx, req)
+}
+
+func (c *checkedTable) NextDue(ctx context.Context, req core.ClaimRequest) (time.Duration, bool, error) {
+	if hang := c.hang.Load(); hang != nil {
+		<-*hang
+	}
+	return c.Repository.NextDue(ctx, req)
 }
 
 func publishTo(t *testing.T, repo *outboxtest.Repository, ob *core.Outbox, topics ...string) {

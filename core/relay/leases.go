@@ -30,14 +30,10 @@ func (r *engine) renewLeases() {
 		}
 		stopped := r.life.publishes.Err() != nil
 		var due []renewal
-		workers := 0
 		r.do(func(s *state) {
-			workers = s.abandonStuck(stopped)
+			s.abandonStuck(stopped)
 			due = s.dueLeases(half)
 		})
-		for range workers {
-			r.life.workers.Go(r.worker)
-		}
 		if len(due) > 0 {
 			r.renew(r.life.writes, due)
 		}
@@ -50,16 +46,14 @@ type renewal struct {
 	claim core.ClaimRef
 }
 
-// abandonStuck goes on without the publishes that are stuck. It returns the number of workers to
-// start in place of lost ones.
-func (s *state) abandonStuck(stopped bool) (workers int) {
+// abandonStuck goes on without the publishes that are stuck.
+func (s *state) abandonStuck(stopped bool) {
 	now := time.Now()
 	for _, it := range s.inflight.sorted() {
-		if it.isStuck(now, s.cfg.PublishTimeout) && s.abandonPublish(it, now, stopped) {
-			workers++
+		if it.isStuck(now, s.cfg.PublishTimeout) {
+			s.abandonPublish(it, now, stopped)
 		}
 	}
-	return workers
 }
 
 // dueLeases returns the claims whose lease has less than half left, and frees the slots whose

@@ -138,7 +138,7 @@ func (s *state) addAck(it *item) {
 
 // written notes that a mark no longer holds publishing back.
 func (s *state) written(it *item) {
-	if s.marks.ended(it) {
-		s.effects.WakeAll()
+	if s.marks.ended(it) && (s.crew.queue.hot.len() > 0 || len(s.dests.limited) > 0) {
+		s.crew.wake()
 	}
 }

@@ -23,7 +23,7 @@ func (s *state) enqueue(it *item) {
 func (s *state) ready(it *item) {
 	s.move(it, itemReady)
 	s.crew.queue.push(it)
-	s.effects.WakeOne()
+	s.crew.wake()
 }
 
 // advance makes the first item of an idle lane ready if its guard holds. If the row before it has

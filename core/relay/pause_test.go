@@ -18,19 +18,19 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/relay"
 )
 
-// pausing is a table whose reads of pauses are counted and can fail.
+// pausing is a table whose reads of what operators have set are counted and can fail.
 type pausing struct {
 	*outboxtest.Repository
 	reads atomic.Int64
 	fail  atomic.Pointer[error]
 }
 
-func (p *pausing) Pauses(ctx context.Context) ([]core.Pause, error) {
+func (p *pausing) Settings(ctx context.Context) (core.Settings, error) {
 	p.reads.Add(1)
 	if err := p.fail.Load(); err != nil {
-		return nil, *err
+		return core.Settings{}, *err
 	}
-	return p.Repository.Pauses(ctx)
+	return p.Repository.Settings(ctx)
 }
 
 func (p *pausing) publish(t *testing.T, ob *core.Outbox, events ...core.Event) {
@@ -240,25 +240,27 @@ func TestPausesCannotBeRead(t *testing.T) {
 	})
 }
 
-// hangingRates is a table whose rates cannot be read, and the read does not return.
-type hangingRates struct {
+// hangingRelays is a table whose relays, which share the rates, cannot be read, and the read does
+// not return.
+type hangingRelays struct {
 	*outboxtest.Repository
 	hangs atomic.Bool
 }
 
-func (h *hangingRates) Rates(ctx context.Context) ([]core.Rate, error) {
+func (h *hangingRelays) Relays(ctx context.Context) ([]core.RelayStatus, error) {
 	if h.hangs.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return h.Repository.Rates(ctx)
+	return h.Repository.Relays(ctx)
 }
 
-// A pause does not wait for the rates to be read.
-func TestPauseBesideHangingRates(t *testing.T) {
+// A pause does not wait until the rates are shared.
+func TestPauseBesideHangingRelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		repo, pub := &hangingRates{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
+		repo, pub := &hangingRelays{Repository: outboxtest.NewRepository()}, &outboxtest.Publisher{}
 		ob, _ := runOutbox(t, core.Config{Repository: repo, Publisher: pub})
+		must(t, ob.SetRate(t.Context(), core.RateRequest{Topic: "b", PerSecond: 1, Actor: "ann", Reason: "test"}))
 		synctest.Wait()
 		repo.hangs.Store(true)
 		pause(t, ob, core.PauseRequest{Topic: "a"})

@@ -133,17 +133,17 @@ func (r *engine) look(ctx context.Context, wait time.Duration) (time.Duration, e
 	defer cancel()
 	doubts := ask(r, func(s *state) uint64 { return s.operators.doubts })
 	at := time.Now()
-	pauses, err := r.repo().Pauses(ctx)
-	var rates []core.Rate
+	set, err := r.repo().Settings(ctx)
+	var shares []core.Rate
 	if err == nil {
-		r.do(func(s *state) { s.setPauses(pauses) }) // before the next read, which may hang
-		rates, err = r.readRates(ctx)
+		r.do(func(s *state) { s.setPauses(set.Pauses) }) // before the next read, which may hang
+		shares, err = r.shares(ctx, set.Rates)
 	}
-	r.do(func(s *state) { s.looked(doubts, rates, err) })
+	r.do(func(s *state) { s.looked(doubts, shares, err) })
 	if err != nil {
 		return 0, err
 	}
-	for _, p := range pauses {
+	for _, p := range set.Pauses {
 		if !p.Until.IsZero() {
 			wait = min(wait, max(p.Left-time.Since(at), minPoll))
 		}
@@ -152,15 +152,15 @@ func (r *engine) look(ctx context.Context, wait time.Duration) (time.Duration, e
 }
 
 // looked notes the end of a look that answers the first doubts.
-func (s *state) looked(doubts uint64, rates []core.Rate, err error) {
+func (s *state) looked(doubts uint64, shares []core.Rate, err error) {
 	was := s.operators.known()
 	s.operators.ended(doubts, err)
 	if err != nil {
 		return
 	}
-	s.setRates(rates)
+	s.setRates(shares)
 	if !was && s.operators.known() {
-		s.effects.WakeAll()
+		s.crew.wakeAll()
 		if s.operators.putOff {
 			s.operators.putOff = false
 			s.wakes.poll(time.Now())

@@ -18,6 +18,9 @@ const (
 	idlePause = 50 * time.Millisecond
 	// Between polls that found nothing although something seemed to be due.
 	minPoll = 20 * time.Millisecond
+	// Looks at an empty table in place of rounds, until the next round. A round shows whether claims work,
+	// and finds keys that a look does not reach.
+	restLooks = 6
 )
 
 // poller is the state of the poller between its rounds. The zero value has made none.
@@ -72,6 +75,11 @@ func (p *poller) page(after, next core.KeyID, rows int, now time.Time, most time
 	return p.sweep.page(after, next, rows, now, most)
 }
 
+// onePage reports whether the last sweep was a single page. Then NextDue has looked at every key.
+func (p *poller) onePage(now time.Time) bool {
+	return p.cursor.IsZero() && p.sweep.pages <= 1 && !p.sweep.resting(now)
+}
+
 // wakeKeys ends the rest of the keys: some of them were passed over.
 func (p *poller) wakeKeys() { p.sweep.restUntil = time.Time{} }
 
@@ -93,13 +101,13 @@ func (r *engine) poll(ctx context.Context) {
 			r.life.pollFails.Store(nil)
 			r.db.succeeded()
 		}
-		var wait time.Duration
+		var woken bool
 		switch {
 		case err != nil:
 			if failures++; failures >= pollsFailed {
 				r.life.pollFails.Store(&err)
 			}
-			wait = errorPause(failures, r.random())
+			wait := errorPause(failures, r.random())
 			r.ob.Logger.Warn("outbox: cannot poll", "failures", failures, "next_try", wait,
 				"error", errtext.Of(err))
 			// a wake-up must not repeat a failing query without a pause
@@ -121,13 +129,12 @@ func (r *engine) poll(ctx context.Context) {
 			continue
 		case res.found:
 			interval = r.cfg.PollInterval
-			wait = pace.Spread(interval, r.random())
+			woken = r.sleepPoll(ctx, pace.Spread(interval, r.random()))
 		default:
-			wait = r.idleWait(ctx, pace.Spread(interval, r.random()))
-			interval = min(2*interval, r.cfg.MaxPollInterval)
+			woken = r.rest(ctx, &interval)
 		}
 		idle = idleKinds{} // before and after a pause, both kinds are asked for
-		if woken := r.sleepPoll(ctx, wait); woken {
+		if woken {
 			interval = r.cfg.PollInterval
 		}
 		if ctx.Err() != nil {
@@ -136,12 +143,29 @@ func (r *engine) poll(ctx context.Context) {
 	}
 }
 
+// rest sleeps after a round that found nothing, and reports whether a poll is asked for. While no row
+// waits at all, a look takes the place of the next rounds: it is one statement and only reads.
+func (r *engine) rest(ctx context.Context, interval *time.Duration) (woken bool) {
+	for look := range restLooks {
+		wait, empty := r.idleWait(ctx, pace.Spread(*interval, r.random()))
+		if look > 0 && !empty {
+			return false
+		}
+		*interval = min(2**interval, r.cfg.MaxPollInterval)
+		if woken = r.sleepPoll(ctx, wait); woken || !empty || ctx.Err() != nil {
+			return woken
+		}
+		r.life.vitals.stamp(&r.life.vitals.turned)
+	}
+	return false
+}
+
 // idleWait shortens wait to the moment when the next row becomes due, but a row of a key waits until
-// the keys have rested.
-func (r *engine) idleWait(ctx context.Context, wait time.Duration) time.Duration {
+// the keys have rested. empty: no row waits, not even for its time.
+func (r *engine) idleWait(ctx context.Context, wait time.Duration) (_ time.Duration, empty bool) {
 	req, verdict := r.claimRequest(ctx)
 	if verdict != claimWorth {
-		return wait
+		return wait, false
 	}
 	callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
@@ -156,10 +180,14 @@ func (r *engine) idleWait(ctx context.Context, wait time.Duration) time.Duration
 	if err != nil {
 		r.doubt()
 	}
-	if err != nil || !ok {
-		return wait
+	if err != nil {
+		return wait, false
 	}
-	return min(wait, max(due, minPoll))
+	if !ok {
+		r.life.vitals.stamp(&r.life.vitals.claimed)
+		return wait, ask(r, func(s *state) bool { return s.poller.onePage(time.Now()) })
+	}
+	return min(wait, max(due, minPoll)), false
 }
 
 // sleepPoll waits until the pause is over or a poll is asked for, and reports the second.

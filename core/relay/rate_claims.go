@@ -62,7 +62,7 @@ func (s *state) unlimit(d *destination) {
 	}
 	for it, ok := l.parked.pop(); ok; it, ok = l.parked.pop() {
 		s.crew.queue.push(it)
-		s.effects.WakeOne()
+		s.crew.wake()
 	}
 	s.effects.Call(func() {
 		s.ob.Logger.Info("outbox: the rate of a destination is not limited any more", "destination", d.topic)
@@ -119,7 +119,7 @@ func (s *state) taken(it *item, now time.Time) {
 	}
 }
 
-// wakeParked wakes a worker when the turn of the next parked item comes. The end of a publish needs
+// wakeParked lets a worker start when the turn of the next parked item comes. The end of a publish needs
 // no call: its worker looks for the next item.
 func (s *state) wakeParked(d *destination, now time.Time) {
 	l := d.limit
@@ -127,12 +127,12 @@ func (s *state) wakeParked(d *destination, now time.Time) {
 		return
 	}
 	if l.open(now, d.underWay) {
-		s.effects.WakeOne()
+		s.crew.wake()
 		return
 	}
 	wait := l.wait(now)
 	if wait > 0 { // else the end of a publish is waited for
-		l.timer = s.effects.WakeOneAfter(l.timer, wait)
+		l.timer = s.effects.After(l.timer, wait, s.crew.wake)
 	}
 }
 
@@ -274,11 +274,10 @@ func share(r core.Rate, relays int) core.Rate {
 	return r
 }
 
-// readRates asks the Repository for the limits of this process.
-func (o *outbox) readRates(ctx context.Context) (shares []core.Rate, err error) {
-	all, err := o.repo().Rates(ctx)
-	if err != nil || len(all) == 0 {
-		return nil, err
+// shares returns the parts of the limits that this process has.
+func (o *outbox) shares(ctx context.Context, all []core.Rate) (shares []core.Rate, err error) {
+	if len(all) == 0 {
+		return nil, nil
 	}
 	relays, err := o.repo().Relays(ctx)
 	if err != nil {

@@ -57,7 +57,7 @@ func (p *replays) fits(d *destination, cfg *Config) bool {
 
 // mayReplay reports whether a worker may take a replayed event.
 func (s *state) mayReplay() bool {
-	places := s.crew.alive
+	places := s.crew.places()
 	if h := &s.crew.handovers; h.all {
 		places = h.places()
 	}

@@ -234,7 +234,9 @@ func (s *slowAnswers) ClaimHeads(ctx context.Context, req core.ClaimRequest, aft
 func TestPoolClosedBeforeRun(t *testing.T) {
 	closed := errors.New("sql: database is closed")
 	for name, methods := range map[string][]outboxtest.Method{
-		"at rest":          {outboxtest.MethodClaimUnordered, outboxtest.MethodClaimHeads},
+		"at rest": {
+			outboxtest.MethodNextDue, outboxtest.MethodClaimUnordered, outboxtest.MethodClaimHeads,
+		},
 		"marks are due":    {outboxtest.MethodMarkDone},
 		"at its beginning": {outboxtest.MethodClaimUnordered, outboxtest.MethodClaimHeads, outboxtest.MethodMarkDone},
 	} {

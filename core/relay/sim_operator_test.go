@@ -176,38 +176,35 @@ func (o *operator) end() {
 	clear(o.pauses)
 }
 
-// Rates is no step of the schedule, because only the relay's use of the answer matters.
-func (r *simRepository) Rates(context.Context) (all []core.Rate, err error) {
-	if r.sim.away(r.inc) {
-		return nil, errLost
+func (r *simRepository) SetRate(context.Context, core.RateRequest) error { panic("not called") }
+
+// Settings is no step of the schedule, because only the relay's use of the answer matters, but after
+// a failure: its success ends the pauses of the relay's other goroutines, and one of them may fail at
+// the same moment.
+func (r *simRepository) Settings(ctx context.Context) (set core.Settings, err error) {
+	if !r.sim.away(r.inc) && r.inc.settingsLost.Swap(false) {
+		again := r.sim.park(&call{name: r.inc.name() + " Settings", kind: callThink, inc: r.inc, ctx: ctx})
+		if again != goOn {
+			return set, errLost
+		}
 	}
-	o := &r.sim.operator
+	if r.sim.away(r.inc) {
+		r.inc.settingsLost.Store(true)
+		return set, errLost
+	}
+	set.Pauses, set.Rates = r.sim.operator.held(), r.sim.operator.limits()
+	r.sim.truth.told(r.inc, set.Pauses)
+	return set, nil
+}
+
+// limits returns the rates in ascending order of their topics.
+func (o *operator) limits() (all []core.Rate) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, topic := range slices.Sorted(maps.Keys(o.rates)) {
 		all = append(all, o.rates[topic])
 	}
-	return all, nil
-}
-
-func (r *simRepository) SetRate(context.Context, core.RateRequest) error { panic("not called") }
-
-// Pauses is no step of the schedule either, but after a failure: its success ends the pauses of the
-// relay's other goroutines, and one of them may fail at the same moment.
-func (r *simRepository) Pauses(ctx context.Context) ([]core.Pause, error) {
-	if !r.sim.away(r.inc) && r.inc.settingsLost.Swap(false) {
-		again := r.sim.park(&call{name: r.inc.name() + " Pauses", kind: callThink, inc: r.inc, ctx: ctx})
-		if again != goOn {
-			return nil, errLost
-		}
-	}
-	if r.sim.away(r.inc) {
-		r.inc.settingsLost.Store(true)
-		return nil, errLost
-	}
-	all := r.sim.operator.held()
-	r.sim.truth.told(r.inc, all)
-	return all, nil
+	return all
 }
 
 // held returns the pauses that hold now.

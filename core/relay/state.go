@@ -9,7 +9,7 @@ import (
 
 // state is what the goroutines of a relay share. Its guard is the only way to it, see engine.do.
 // Its methods change it and note effects to run outside: they take no lock, do no I/O, use no
-// context and start no goroutine.
+// context and start no goroutine but a worker.
 type state struct {
 	*outbox
 	effects *guard.Effects
@@ -37,12 +37,13 @@ const (
 	phaseClosed         // the relay has ended
 )
 
-func newState(of *outbox, effects *guard.Effects, signals signals) *state {
+// newState returns the state of a relay. startWorker starts a goroutine that publishes.
+func newState(of *outbox, effects *guard.Effects, signals signals, startWorker func()) *state {
 	s := &state{
 		outbox: of, effects: effects, signals: signals, marks: newMarks(of.cfg), wakes: newWakeups(signals),
 		operators: newOperators(signals.settings),
 	}
-	s.crew = newCrew(of.cfg, of.ob.Publisher, effects)
+	s.crew = newCrew(of.cfg, of.ob.Publisher, startWorker)
 	return s
 }
 
@@ -80,7 +81,7 @@ func (s *state) stop() {
 		case itemNew, itemPublishing, itemAcked, itemFailed, itemReleasing, itemGone, itemStates:
 		}
 	}
-	s.effects.WakeAll()
+	s.crew.closed = true
 }
 
 // end ends the relay, and returns how many publishes have not returned.

@@ -20,12 +20,11 @@ var errStuck = errors.New("outbox: publisher ignores the end of its context: the
 // errGoexit is the failure of a publish whose publisher ended its goroutine.
 var errGoexit = errors.New("outbox: publisher called runtime.Goexit")
 
-// abandonPublish goes on without a stuck publish. It reports whether to start a worker in place of
-// the lost one.
-func (s *state) abandonPublish(it *item, now time.Time, stopped bool) (replace bool) {
+// abandonPublish goes on without a stuck publish.
+func (s *state) abandonPublish(it *item, now time.Time, stopped bool) {
 	d := it.dest
 	if it.handover == nil || it.handover.lose() {
-		replace = s.crew.lose()
+		s.crew.lose()
 	}
 	d.stuck++
 	d.clogged = d.stuck >= s.crew.stuckMost(it)
@@ -46,14 +45,10 @@ func (s *state) abandonPublish(it *item, now time.Time, stopped bool) (replace b
 			"destination_gets_no_more",
 			clogged)
 	})
-	if replace {
-		return true
-	}
 	if s.crew.noneLeft() {
 		s.standStill()
 	}
-	s.effects.WakeOne() // a replayed event may go now, and this worker does not look for one
-	return false
+	s.crew.wake() // a replayed event may go now, and this worker does not look for one
 }
 
 // standStill gives back the waiting items: no worker is left to publish them, and other processes
@@ -70,14 +65,13 @@ func (s *state) standStill() {
 	})
 }
 
-// returned is called when an abandoned publish has returned after all. It reports
-// whether its worker goes on.
-func (s *state) returned(it *item, p published) (goOn bool) {
+// returned is called when an abandoned publish has returned after all. Its worker ends.
+func (s *state) returned(it *item, p published) {
 	d := it.dest
 	d.stuck--
 	d.clogged = d.stuck >= s.crew.stuckMost(it)
 	if it.handover == nil {
-		goOn = s.crew.back() && s.phase < phaseStopping
+		s.crew.back()
 	} else {
 		s.crew.answeredLate(it)
 	}
@@ -88,15 +82,13 @@ func (s *state) returned(it *item, p published) (goOn bool) {
 	if p.err == nil {
 		s.acceptedLate(it, p.receipt, p.ended)
 	}
-	return goOn
 }
 
 // workerBack is called when a worker returns from the call of an AsyncPublisher in which it was
-// given up. It reports whether the worker goes on.
-func (r *engine) workerBack() (goOn bool) {
+// given up. The worker ends.
+func (r *engine) workerBack() {
 	r.do(func(s *state) {
-		goOn = s.crew.back() && s.phase < phaseStopping
+		s.crew.back()
 		s.wakeForRoom()
 	})
-	return goOn
 }

@@ -59,7 +59,7 @@ type job struct {
 	handover *handover // of an AsyncPublisher
 }
 
-// worker publishes items until shutdown or until it is not needed.
+// worker publishes items until none is left, or until shutdown.
 func (r *engine) worker() {
 	var it *item // the item that is with the publisher
 	defer func() {
@@ -103,11 +103,12 @@ func (r *engine) worker() {
 	}
 }
 
-// nextJob waits for an item to publish. It returns false if the worker is to stop.
+// nextJob takes an item to publish. If there is none, it returns false, and the worker ends.
 func (r *engine) nextJob() (j job, ok bool) {
-	r.guard.Await(func(s *state) (done bool) {
-		j, ok = s.nextJob()
-		return ok || s.phase >= phaseStopping
+	r.do(func(s *state) {
+		if j, ok = s.nextJob(); !ok {
+			s.crew.running--
+		}
 	})
 	if j.handover != nil {
 		j.handover.r = r
@@ -155,7 +156,8 @@ func (r *engine) finish(it *item, p published) (goOn bool) {
 
 func (s *state) finish(it *item, p published) (goOn bool, info core.PublishInfo) {
 	if it.timing.stuck {
-		return s.returned(it, p), info
+		s.returned(it, p)
+		return false, info
 	}
 	if p.started.IsZero() {
 		p.started = it.timing.started

@@ -2,46 +2,55 @@ package relay
 
 import (
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/relay/internal/guard"
 )
 
-// crew counts workers and the publishes that they have. Lost workers are replaced, but only as many
-// as there are workers. So a publisher that never returns does not cost one more goroutine for
-// every event. The zero value has no worker.
+// crew starts workers when there are events to publish, and counts them. A worker ends when it finds
+// nothing to publish. Lost workers are replaced, but only as many as there are places. So a publisher
+// that never returns does not cost one more goroutine for every event. The zero value has no place.
 type crew struct {
 	queue     workQueue // what they take
 	handovers handovers // what they left with an AsyncPublisher
 
-	size  int // Config.Workers
-	alive int // workers that can take an event
-	stuck int // workers that wait for an abandoned publish
-
-	work *guard.Effects // wakes workers: there may be an event to publish
+	size    int    // Config.Workers
+	running int    // workers that look for events and publish them
+	stuck   int    // workers that wait for an abandoned publish
+	closed  bool   // no worker starts any more
+	start   func() // starts a worker
 }
 
-func newCrew(cfg *Config, p core.Publisher, work *guard.Effects) crew {
-	return crew{handovers: newHandovers(cfg, p), size: cfg.Workers, alive: cfg.Workers, work: work}
+func newCrew(cfg *Config, p core.Publisher, start func()) crew {
+	return crew{handovers: newHandovers(cfg, p), size: cfg.Workers, start: start}
 }
 
-// lose counts a stuck worker and reports whether another worker is to be started.
-func (c *crew) lose() (replace bool) {
-	c.alive--
+// places is how many workers may run.
+func (c *crew) places() int { return min(c.size, 2*c.size-c.stuck) }
+
+// wake starts a worker, if there is a place: there may be an event to publish.
+func (c *crew) wake() {
+	if c.running < c.places() && !c.closed {
+		c.running++
+		c.start()
+	}
+}
+
+// wakeAll is wake for many events.
+func (c *crew) wakeAll() {
+	for c.running < c.places() && !c.closed {
+		c.wake()
+	}
+}
+
+// lose counts a worker that is stuck. Another one may take its place.
+func (c *crew) lose() {
+	c.running--
 	c.stuck++
-	if c.stuck > c.size {
-		return false
-	}
-	c.alive++
-	return true
+	c.wake()
 }
 
-// back counts a worker whose stuck publish returned, and reports whether the worker is needed.
-func (c *crew) back() (needed bool) {
+// back counts a worker that was stuck and ends now.
+func (c *crew) back() {
 	c.stuck--
-	if c.alive >= c.size {
-		return false
-	}
-	c.alive++
-	return true
+	c.wake()
 }
 
 // stuckMost returns how many publishes of the item's destination may be stuck before the
@@ -56,7 +65,7 @@ func (c *crew) stuckMost(it *item) int {
 
 // noneLeft reports whether stuck publishes have taken every worker, or every place with an
 // AsyncPublisher.
-func (c *crew) noneLeft() bool { return c.alive == 0 || c.handovers.noneLeft() }
+func (c *crew) noneLeft() bool { return c.places() <= 0 || c.handovers.noneLeft() }
 
 // abandoned returns how many publishes were abandoned and have not ended since.
 func (c *crew) abandoned() int { return c.stuck + c.handovers.left }
@@ -74,10 +83,10 @@ func (c *crew) freePlace(it *item) {
 		h.leftBytes += it.size
 	}
 	if h.unblock() {
-		c.work.WakeAll()
+		c.wakeAll()
 	}
 	if it.dest.limit != nil || it.role.replay { // no worker ends with this publish and looks for the next one
-		c.work.WakeOne()
+		c.wake()
 	}
 }
 
@@ -87,7 +96,7 @@ func (c *crew) answeredLate(it *item) {
 	h.left--
 	h.leftBytes -= it.size
 	if h.unblock() {
-		c.work.WakeAll()
+		c.wakeAll()
 	}
 }
 
@@ -95,6 +104,6 @@ func (c *crew) answeredLate(it *item) {
 func (c *crew) suspectDone(it *item) {
 	if c.queue.suspects.out == it {
 		c.queue.suspects.out = nil
-		c.work.WakeOne()
+		c.wake()
 	}
 }

@@ -8,27 +8,47 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/relay/internal/guard"
 )
 
+// Workers start only on demand, one in each place. A lost one is replaced, and the places of twice
+// the crew are all.
 func TestCrew(t *testing.T) {
-	c := crew{size: 2, alive: 2}
-	for i, want := range []struct {
-		replace      bool
-		alive, stuck int
-	}{{true, 2, 1}, {true, 2, 2}, {false, 1, 3}, {false, 0, 4}} {
-		if got := c.lose(); got != want.replace || c.alive != want.alive || c.stuck != want.stuck {
-			t.Fatalf("loss %d: replaced %t, %+v; want %+v", i+1, got, c, want)
+	started := 0
+	c := newCrew(&Config{Workers: 2}, nil, func() { started++ })
+	want := func(what string, running, stuck, starts int) {
+		t.Helper()
+		if c.running != running || c.stuck != stuck || started != starts {
+			t.Fatalf("%s: %d run, %d stuck, %d started; want %d, %d, %d", what, c.running, c.stuck, started, running,
+				stuck, starts)
 		}
 	}
-	for i, want := range []struct {
-		needed       bool
-		alive, stuck int
-	}{{true, 1, 3}, {true, 2, 2}, {false, 2, 1}, {false, 2, 0}} {
-		if got := c.back(); got != want.needed || c.alive != want.alive || c.stuck != want.stuck {
-			t.Fatalf("return %d: needed %t, %+v; want %+v", i+1, got, c, want)
-		}
-	}
+	want("at rest", 0, 0, 0)
+	c.wake()
+	want("an event", 1, 0, 1)
+	c.wakeAll()
+	c.wake()
+	want("many events", 2, 0, 2)
+	c.lose()
+	want("first loss", 2, 1, 3)
+	c.lose()
+	want("second loss", 2, 2, 4)
+	c.lose()
+	want("third loss", 1, 3, 4)
+	c.lose()
+	want("fourth loss", 0, 4, 4)
+	c.wakeAll()
+	want("no place", 0, 4, 4)
+	c.back()
+	want("first return", 1, 3, 5)
+	c.back()
+	want("second return", 2, 2, 6)
+	c.back()
+	want("third return", 2, 1, 6)
+	c.closed, c.running = true, 0
+	c.wake()
+	c.wakeAll()
+	c.back()
+	want("the end", 0, 0, 6)
 }
 
 func TestCrewIsStuck(t *testing.T) {
@@ -36,7 +56,7 @@ func TestCrewIsStuck(t *testing.T) {
 	if !zero.noneLeft() || zero.abandoned() != 0 {
 		t.Fatal("a crew without workers can publish")
 	}
-	c := crew{size: 8, alive: 8}
+	c := crew{size: 8}
 	called, handed := &item{}, &item{handover: &handover{}}
 	if c.noneLeft() || c.stuckMost(called) != 2 || c.stuckMost(handed) != 1 {
 		t.Errorf("none left: %t; %d and %d may be stuck", c.noneLeft(), c.stuckMost(called), c.stuckMost(handed))
@@ -51,41 +71,31 @@ func TestCrewIsStuck(t *testing.T) {
 	}
 }
 
-// The workers that found no place wait. The end of a publish wakes them, and an abandoned publish
-// keeps a place of its own until it has ended.
+// Workers that found no place start again when a publish has ended, and an abandoned publish keeps a
+// place of its own until it has ended.
 func TestCrewFreesPlaces(t *testing.T) {
-	g := guard.New(func(e *guard.Effects) *crew {
-		c := newCrew(&Config{Workers: 2}, nil, e)
-		c.handovers = handovers{most: 2, mostBytes: 100, events: 2, bytes: 30, blocked: true}
-		return &c
-	})
+	started := 0
+	c := newCrew(&Config{Workers: 2}, nil, func() { started++ })
+	c.handovers = handovers{most: 2, mostBytes: 100, events: 2, bytes: 30, blocked: true}
 	called := &item{dest: &destination{}, size: 5}
 	a := &item{dest: &destination{}, size: 10, handover: &handover{}}
 	b := &item{dest: &destination{}, size: 20, handover: &handover{}, timing: itemTiming{stuck: true}}
-	g.Do(func(c *crew) {
-		if c.freePlace(called); c.handovers.events != 2 || c.handovers.bytes != 30 {
-			t.Errorf("a call of another publisher frees a place: %+v", c.handovers)
-		}
-	})
-	woken := make(chan struct{})
-	go func() {
-		g.Await(func(c *crew) bool { return !c.handovers.blocked })
-		close(woken)
-	}()
-	g.Do(func(c *crew) { c.freePlace(a) })
-	<-woken
-	g.Do(func(c *crew) {
-		if c.freePlace(b); c.handovers != (handovers{most: 2, mostBytes: 100, left: 1, leftBytes: 20}) {
-			t.Errorf("after an abandoned publish: %+v", c.handovers)
-		}
-		if c.answeredLate(b); c.handovers != (handovers{most: 2, mostBytes: 100}) {
-			t.Errorf("after its end: %+v", c.handovers)
-		}
-	})
+	if c.freePlace(called); c.handovers.events != 2 || c.handovers.bytes != 30 || started != 0 {
+		t.Errorf("a call of another publisher frees a place: %+v", c.handovers)
+	}
+	if c.freePlace(a); c.handovers.blocked || started != 2 {
+		t.Errorf("%d workers start for a free place: %+v", started, c.handovers)
+	}
+	if c.freePlace(b); c.handovers != (handovers{most: 2, mostBytes: 100, left: 1, leftBytes: 20}) {
+		t.Errorf("after an abandoned publish: %+v", c.handovers)
+	}
+	if c.answeredLate(b); c.handovers != (handovers{most: 2, mostBytes: 100}) {
+		t.Errorf("after its end: %+v", c.handovers)
+	}
 }
 
 func TestCrewGoesOnWithTheNextSuspect(t *testing.T) {
-	c := newCrew(&Config{Workers: 2}, nil, &guard.Effects{})
+	c := newCrew(&Config{Workers: 2}, nil, func() {})
 	out, other := &item{}, &item{}
 	c.queue.suspects.out = out
 	if c.suspectDone(other); c.queue.suspects.out != out {

@@ -12,7 +12,7 @@ import (
 
 // pauseStatements are the statements about pauses.
 type pauseStatements struct {
-	pause, resume, pauses, clock string
+	pause, resume, settings, clock string
 }
 
 const (
@@ -28,19 +28,21 @@ const (
 		"ON DUPLICATE KEY UPDATE paused_at = VALUES(paused_at), ends_at = VALUES(ends_at), " +
 		"actor = VALUES(actor), reason = VALUES(reason)"
 
-	selectPauses = "SELECT target, {us:paused_at}, {us:ends_at}, actor, reason, {clock}\nFROM {pause} WHERE " +
-		"target NOT LIKE '" + rateTopic + "%' AND " + pauseHolds +
-		" ORDER BY CASE WHEN target LIKE '" + pauseTenant + "%' THEN 1 ELSE 0 END, target LIMIT " + pausesShown
+	// The order is the order of core.Settings.
+	selectSettings = "SELECT target, {us:paused_at}, {us:ends_at}, COALESCE(per_second, 0), COALESCE(in_flight, 0),\n" +
+		"  actor, reason, {clock}\nFROM {pause} WHERE target LIKE '" + rateTopic + "%' OR " + pauseHolds +
+		"\nORDER BY CASE WHEN target LIKE '" + rateTopic + "%' THEN 0 WHEN target LIKE '" + pauseTenant +
+		"%' THEN 2 ELSE 1 END, target LIMIT " + settingsShown
 )
 
 func newPauseStatements(n names) pauseStatements {
 	pause := outboxsql.ByDialect[string]{Postgres: postgresPause, MySQL: mysqlPause, SQLite: sqlitePause}.Of(n.dialect)
 	target := n.params().Mark(1, "text")
 	return pauseStatements{
-		pause:  n.expand(pause),
-		resume: n.expand("DELETE FROM {pause} WHERE target = " + target + " AND " + pauseHolds),
-		pauses: n.expand(selectPauses),
-		clock:  n.expand("SELECT {clock}"),
+		pause:    n.expand(pause),
+		resume:   n.expand("DELETE FROM {pause} WHERE target = " + target + " AND " + pauseHolds),
+		settings: n.expand(selectSettings),
+		clock:    n.expand("SELECT {clock}"),
 	}
 }
 
@@ -102,41 +104,49 @@ func (r *pauses) Resume(ctx context.Context, p core.ResumeRequest) (resumed bool
 	return resumed && err == nil, err
 }
 
-// Pauses implements core.Repository.
-func (r *pauses) Pauses(ctx context.Context) (all []core.Pause, err error) {
-	err = r.pool.single(ctx, "pauses", func(q sqlkit.Querier) error {
-		all = nil
-		return sqlkit.EachRow(ctx, q, r.sql.pauses, nil, func(res core.Rows) error {
-			var p core.Pause
-			var target string
-			var since, now int64
-			var until *int64
-			err := res.Scan(&target, &since, &until, &p.Actor, &p.Reason, &now)
-			if err != nil {
-				return err
-			}
-			var topic, tenant bool
-			target = r.names.targeted(target)
-			p.All = target == pauseAll
-			if p.Topic, topic = strings.CutPrefix(target, pauseTopic); !topic {
-				p.Topic = ""
-			}
-			if p.Tenant, tenant = strings.CutPrefix(target, pauseTenant); !tenant {
-				p.Tenant = ""
-			}
-			if !p.All && !topic && !tenant { // of a later version
-				return nil
-			}
-			p.Since = time.UnixMicro(since).UTC()
-			if until != nil {
-				p.Until = time.UnixMicro(*until).UTC()
-				p.Left = max(0, time.Duration(*until-now)*time.Microsecond)
-			}
-			all = append(all, p)
-			return nil
-		})
+// Settings implements core.Repository.
+func (r *pauses) Settings(ctx context.Context) (set core.Settings, err error) {
+	err = r.pool.single(ctx, "settings", func(q sqlkit.Querier) error {
+		set = core.Settings{}
+		return sqlkit.EachRow(ctx, q, r.sql.settings, nil, func(res core.Rows) error { return r.setting(res, &set) })
 	})
-	return all, err
+	return set, err
+}
+
+// setting adds a row to the settings.
+func (r *pauses) setting(res core.Rows, set *core.Settings) error {
+	var p core.Pause
+	var rate core.Rate
+	var target string
+	var since, now int64
+	var until *int64
+	err := res.Scan(&target, &since, &until, &rate.PerSecond, &rate.InFlight, &p.Actor, &p.Reason, &now)
+	if err != nil {
+		return err
+	}
+	p.Since = time.UnixMicro(since).UTC()
+	target = r.names.targeted(target)
+	kind, name, _ := strings.Cut(target, ":")
+	switch kind + ":" {
+	case rateTopic:
+		rate.Topic, rate.Since, rate.Actor, rate.Reason = name, p.Since, p.Actor, p.Reason
+		set.Rates = append(set.Rates, rate)
+		return nil
+	case pauseTopic:
+		p.Topic = name
+	case pauseTenant:
+		p.Tenant = name
+	default:
+		if p.All = target == pauseAll; !p.All { // of a later version
+			return nil
+		}
+	}
+	if until != nil {
+		p.Until = time.UnixMicro(*until).UTC()
+		p.Left = max(0, time.Duration(*until-now)*time.Microsecond)
+	}
+	set.Pauses = append(set.Pauses, p)
+	return nil
 }
 
 // Values of the column target.
@@ -147,7 +157,8 @@ const (
 	rateTopic   = "rate:"   // and the topic: a rate of it
 )
 
-const pausesShown = "1000"
+// settingsShown is more than operators can set: 1000 pauses and 1000 rates.
+const settingsShown = "2000"
 
 func pauseTarget(all bool, topic, tenant string) string {
 	switch {

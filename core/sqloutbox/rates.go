@@ -2,8 +2,6 @@ package sqloutbox
 
 import (
 	"context"
-	"strings"
-	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/outboxsql"
@@ -13,7 +11,7 @@ import (
 // rateStatements are the statements about rates of destinations. They are rows of the table of
 // pauses.
 type rateStatements struct {
-	set, remove, rates string
+	set, remove string
 }
 
 const (
@@ -26,9 +24,6 @@ const (
 	mysqlSetRate    = rateHead + "(?, {now}, ?, ?, ?, ?)\n" +
 		"ON DUPLICATE KEY UPDATE paused_at = VALUES(paused_at), per_second = VALUES(per_second), " +
 		"in_flight = VALUES(in_flight), actor = VALUES(actor), reason = VALUES(reason)"
-
-	selectRates = "SELECT target, COALESCE(per_second, 0), COALESCE(in_flight, 0), {us:paused_at}, actor, reason\n" +
-		"FROM {pause} WHERE target LIKE '" + rateTopic + "%' ORDER BY target LIMIT " + pausesShown
 )
 
 func newRateStatements(n names) rateStatements {
@@ -36,7 +31,6 @@ func newRateStatements(n names) rateStatements {
 	return rateStatements{
 		set:    n.expand(set.Of(n.dialect)),
 		remove: n.expand("DELETE FROM {pause} WHERE target = " + n.params().Mark(1, "text")),
-		rates:  n.expand(selectRates),
 	}
 }
 
@@ -61,17 +55,4 @@ func (r *rates) SetRate(ctx context.Context, req core.RateRequest) error {
 		}
 		return r.database.auditWhole(ctx, q, core.AuditRate, req.Topic, who)
 	})
-}
-
-// Rates implements core.Repository.
-func (r *rates) Rates(ctx context.Context) ([]core.Rate, error) {
-	scan := func(res core.Rows) (rate core.Rate, err error) {
-		var target string
-		var since int64
-		err = res.Scan(&target, &rate.PerSecond, &rate.InFlight, &since, &rate.Actor, &rate.Reason)
-		rate.Topic = strings.TrimPrefix(r.names.targeted(target), rateTopic)
-		rate.Since = time.UnixMicro(since).UTC()
-		return rate, err
-	}
-	return sqlkit.AskRows(ctx, r.pool.single, "rates", r.sql.rates, nil, scan)
 }

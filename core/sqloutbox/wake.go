@@ -40,13 +40,18 @@ const (
 )
 
 // pace is when to probe.
-type pace struct{ shortest, longest time.Duration }
+type pace struct {
+	shortest, longest time.Duration
+	// lone: a change long after the last one does not make the probes frequent, only the next one does.
+	lone bool
+}
 
 var (
 	// A round trip, and a look-up by primary key.
-	bellPace = pace{2 * time.Millisecond, 500 * time.Millisecond}
-	// Some microseconds, and ten times as much to wake this process for it.
-	filePace = pace{2 * time.Millisecond, 50 * time.Millisecond}
+	bellPace = pace{shortest: 2 * time.Millisecond, longest: 500 * time.Millisecond}
+	// Some microseconds, and ten times as much to wake this process for it. The heartbeats of relays
+	// change the file too.
+	filePace = pace{shortest: 2 * time.Millisecond, longest: 50 * time.Millisecond, lone: true}
 )
 
 // next returns the pause until the next probe.
@@ -60,6 +65,7 @@ func (p pace) watch(ctx context.Context, probe func() (int64, error), wake func(
 	defer timer.Stop()
 	var last int64
 	var changed time.Time // zero: nothing was read yet
+	var gap time.Duration // between the last two changes
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,10 +79,13 @@ func (p pace) watch(ctx context.Context, probe func() (int64, error), wake func(
 		}
 		now := time.Now()
 		if n != last || changed.IsZero() {
+			if p.lone && !changed.IsZero() {
+				gap = now.Sub(changed)
+			}
 			last, changed = n, now
 			wake()
 		}
-		timer.Reset(p.next(now.Sub(changed), now.Sub(start)))
+		timer.Reset(p.next(max(now.Sub(changed), gap), now.Sub(start)))
 	}
 }
 

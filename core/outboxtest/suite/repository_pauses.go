@@ -39,9 +39,9 @@ func (f *fixture) setRate(topic string, perSecond float64, inFlight int, actor s
 
 func (f *fixture) rates() []core.Rate {
 	f.Helper()
-	all, err := f.Repository.Rates(f.Context())
+	set, err := f.Repository.Settings(f.Context())
 	f.check(err)
-	return all
+	return set.Rates
 }
 
 func rateRead(f *fixture) {
@@ -120,9 +120,9 @@ func (f *fixture) resume(all bool, topic string) bool {
 
 func (f *fixture) pauses() []core.Pause {
 	f.Helper()
-	all, err := f.Repository.Pauses(f.Context())
+	set, err := f.Repository.Settings(f.Context())
 	f.check(err)
-	return all
+	return set.Pauses
 }
 
 // paused names the targets of the pauses.

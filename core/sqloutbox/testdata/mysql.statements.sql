@@ -215,16 +215,14 @@ INSERT INTO `outbox_pause` (target, paused_at, ends_at, actor, reason)
 VALUES (?, UTC_TIMESTAMP(6), TIMESTAMP'1970-01-01 00:00:00' + INTERVAL ? MICROSECOND, ?, ?)
 ON DUPLICATE KEY UPDATE paused_at = VALUES(paused_at), ends_at = VALUES(ends_at), actor = VALUES(actor), reason = VALUES(reason)
 
--- pause: pauses
-SELECT target, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',paused_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',ends_at), actor, reason, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
-FROM `outbox_pause` WHERE target NOT LIKE 'rate:%' AND (ends_at IS NULL OR ends_at > UTC_TIMESTAMP(6)) ORDER BY CASE WHEN target LIKE 'tenant:%' THEN 1 ELSE 0 END, target LIMIT 1000
-
 -- pause: resume
 DELETE FROM `outbox_pause` WHERE target = ? AND (ends_at IS NULL OR ends_at > UTC_TIMESTAMP(6))
 
--- rate: rates
-SELECT target, COALESCE(per_second, 0), COALESCE(in_flight, 0), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',paused_at), actor, reason
-FROM `outbox_pause` WHERE target LIKE 'rate:%' ORDER BY target LIMIT 1000
+-- pause: settings
+SELECT target, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',paused_at), TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',ends_at), COALESCE(per_second, 0), COALESCE(in_flight, 0),
+  actor, reason, TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))
+FROM `outbox_pause` WHERE target LIKE 'rate:%' OR (ends_at IS NULL OR ends_at > UTC_TIMESTAMP(6))
+ORDER BY CASE WHEN target LIKE 'rate:%' THEN 0 WHEN target LIKE 'tenant:%' THEN 2 ELSE 1 END, target LIMIT 2000
 
 -- rate: remove
 DELETE FROM `outbox_pause` WHERE target = ?

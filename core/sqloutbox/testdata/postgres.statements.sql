@@ -464,19 +464,17 @@ INSERT INTO "app"."outbox_pause" (target, paused_at, ends_at, actor, reason)
 VALUES ($1::text, statement_timestamp(), timestamptz 'epoch' + $2::bigint * interval '1 microsecond', $3::text, $4::text)
 ON CONFLICT (target) DO UPDATE SET (paused_at, ends_at, actor, reason) = (excluded.paused_at, excluded.ends_at, excluded.actor, excluded.reason)
 
--- pause: pauses
-SELECT target, CASE WHEN isfinite(paused_at) THEN (extract(epoch from paused_at)*1000000)::bigint END, CASE WHEN isfinite(ends_at) THEN (extract(epoch from ends_at)*1000000)::bigint END, actor, reason, (extract(epoch from clock_timestamp())*1000000)::bigint
-FROM "app"."outbox_pause" WHERE target NOT LIKE 'rate:%' AND (ends_at IS NULL OR ends_at > statement_timestamp()) ORDER BY CASE WHEN target LIKE 'tenant:%' THEN 1 ELSE 0 END, target LIMIT 1000
-
 -- pause: resume
 DELETE FROM "app"."outbox_pause" WHERE target = $1::text AND (ends_at IS NULL OR ends_at > statement_timestamp())
 
+-- pause: settings
+SELECT target, CASE WHEN isfinite(paused_at) THEN (extract(epoch from paused_at)*1000000)::bigint END, CASE WHEN isfinite(ends_at) THEN (extract(epoch from ends_at)*1000000)::bigint END, COALESCE(per_second, 0), COALESCE(in_flight, 0),
+  actor, reason, (extract(epoch from clock_timestamp())*1000000)::bigint
+FROM "app"."outbox_pause" WHERE target LIKE 'rate:%' OR (ends_at IS NULL OR ends_at > statement_timestamp())
+ORDER BY CASE WHEN target LIKE 'rate:%' THEN 0 WHEN target LIKE 'tenant:%' THEN 2 ELSE 1 END, target LIMIT 2000
+
 -- planner
 SELECT set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
-
--- rate: rates
-SELECT target, COALESCE(per_second, 0), COALESCE(in_flight, 0), CASE WHEN isfinite(paused_at) THEN (extract(epoch from paused_at)*1000000)::bigint END, actor, reason
-FROM "app"."outbox_pause" WHERE target LIKE 'rate:%' ORDER BY target LIMIT 1000
 
 -- rate: remove
 DELETE FROM "app"."outbox_pause" WHERE target = $1::text

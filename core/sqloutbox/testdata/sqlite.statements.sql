@@ -209,16 +209,14 @@ INSERT INTO "outbox_pause" (target, paused_at, ends_at, actor, reason)
 VALUES (?, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), ?, ?, ?)
 ON CONFLICT (target) DO UPDATE SET (paused_at, ends_at, actor, reason) = (excluded.paused_at, excluded.ends_at, excluded.actor, excluded.reason)
 
--- pause: pauses
-SELECT target, paused_at, ends_at, actor, reason, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
-FROM "outbox_pause" WHERE target NOT LIKE 'rate:%' AND (ends_at IS NULL OR ends_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) ORDER BY CASE WHEN target LIKE 'tenant:%' THEN 1 ELSE 0 END, target LIMIT 1000
-
 -- pause: resume
 DELETE FROM "outbox_pause" WHERE target = ? AND (ends_at IS NULL OR ends_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
 
--- rate: rates
-SELECT target, COALESCE(per_second, 0), COALESCE(in_flight, 0), paused_at, actor, reason
-FROM "outbox_pause" WHERE target LIKE 'rate:%' ORDER BY target LIMIT 1000
+-- pause: settings
+SELECT target, paused_at, ends_at, COALESCE(per_second, 0), COALESCE(in_flight, 0),
+  actor, reason, (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)
+FROM "outbox_pause" WHERE target LIKE 'rate:%' OR (ends_at IS NULL OR ends_at > (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000))
+ORDER BY CASE WHEN target LIKE 'rate:%' THEN 0 WHEN target LIKE 'tenant:%' THEN 2 ELSE 1 END, target LIMIT 2000
 
 -- rate: remove
 DELETE FROM "outbox_pause" WHERE target = ?

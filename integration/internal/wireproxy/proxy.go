@@ -37,6 +37,7 @@ type Proxy struct {
 	mu    sync.Mutex
 	next  Cut
 	cuts  int
+	trips int
 	conns map[net.Conn]bool
 	over  bool // no connection is let through
 }
@@ -85,6 +86,20 @@ func (p *Proxy) Made() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cuts
+}
+
+// Trips returns how many round trips clients have made: pieces that they sent after an answer.
+func (p *Proxy) Trips() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trips
+}
+
+// Connections returns how many connections of clients are open.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns) / 2 // each has one to the server
 }
 
 func (p *Proxy) take() Cut {
@@ -143,8 +158,9 @@ type link struct {
 	proxy          *Proxy
 	client, server net.Conn
 
-	mu  sync.Mutex
-	cut Cut // cut for the COMMIT that is under way
+	mu      sync.Mutex
+	cut     Cut  // cut for the COMMIT that is under way
+	sending bool // the last piece was the client's
 }
 
 // run forwards until the connection ends. It looks for a COMMIT in each piece that it reads: a
@@ -161,6 +177,7 @@ func (l *link) run() {
 		if err != nil {
 			break
 		}
+		l.sent()
 		if b := buf[:n]; isCommit(b) {
 			if !l.commit(b) {
 				break
@@ -172,6 +189,19 @@ func (l *link) run() {
 	_ = l.client.Close()
 	_ = l.server.Close()
 	<-done
+}
+
+// sent counts a piece of the client.
+func (l *link) sent() {
+	l.mu.Lock()
+	first := !l.sending
+	l.sending = true
+	l.mu.Unlock()
+	if first {
+		l.proxy.mu.Lock()
+		l.proxy.trips++
+		l.proxy.mu.Unlock()
+	}
 }
 
 // commit forwards a COMMIT, or the part of it that the cut lets through. It reports false when the
@@ -207,6 +237,7 @@ func (l *link) answers() {
 		}
 		l.mu.Lock()
 		cut := l.cut
+		l.sending = false
 		l.mu.Unlock()
 		switch cut {
 		case Answered, Unread:

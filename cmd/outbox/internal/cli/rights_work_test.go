@@ -105,8 +105,7 @@ func (a *actor) notifies() { a.must(a.repo().Notify(a.Context())) }
 func (a *actor) checks() { a.must(a.repo().Check(a.Context())) }
 
 func (a *actor) readsPauses() {
-	a.must(errOf(a.repo().Pauses(a.Context())))
-	a.must(errOf(a.repo().Rates(a.Context())))
+	a.must(errOf(a.repo().Settings(a.Context())))
 }
 
 func (a *actor) beats() {

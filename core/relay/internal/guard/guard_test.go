@@ -2,7 +2,6 @@ package guard_test
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,51 +47,24 @@ func TestCallThatPanics(t *testing.T) {
 	}
 }
 
-func TestAwait(t *testing.T) {
+// After calls once, after the last duration, and calls that it notes are made.
+func TestAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard()
-		var wg sync.WaitGroup
-		for range 3 {
-			wg.Go(func() { g.Await(func(v *value) bool { v.n--; return v.n >= 0 }) })
-		}
-		synctest.Wait()
-		g.Do(func(v *value) { v.n = 1; v.WakeOne() })
-		synctest.Wait()
-		if n := guard.Ask(g, func(v *value) int { return v.n }); n != 0 {
-			t.Errorf("%d is left after one was woken", n)
-		}
-		var timer *time.Timer
-		g.Do(func(v *value) {
-			v.n = 1
-			timer = v.WakeOneAfter(nil, time.Hour)
-			v.WakeOneAfter(timer, time.Second)
-		})
-		time.Sleep(2 * time.Second)
-		if n := guard.Ask(g, func(v *value) int { return v.n }); n != 0 {
-			t.Errorf("%d is left after the second", n)
-		}
-		g.Do(func(v *value) { v.n = 9; v.WakeAll() })
-		wg.Wait()
-	})
-}
-
-// A goroutine that begins to wait makes the calls that it has noted itself.
-func TestAwaitMakesCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard()
-		noted, told := false, false
-		go g.Await(func(v *value) bool {
-			if !noted {
-				noted = true
-				v.Call(func() { told = true })
+		start, told := time.Now(), time.Duration(0)
+		count := func(v *value) func() {
+			return func() {
+				v.n++
+				v.Call(func() { told = time.Since(start) })
 			}
-			return v.n > 0
-		})
-		synctest.Wait()
-		if !told {
-			t.Error("a call waits for another goroutine")
 		}
-		g.Do(func(v *value) { v.n = 1; v.WakeAll() })
-		synctest.Wait()
+		g.Do(func(v *value) {
+			timer := v.After(nil, time.Hour, count(v))
+			v.After(timer, time.Second, count(v))
+		})
+		time.Sleep(2 * time.Hour)
+		if n := guard.Ask(g, func(v *value) int { return v.n }); n != 1 || told != time.Second {
+			t.Errorf("called %d times, told after %s", n, told)
+		}
 	})
 }

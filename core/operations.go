@@ -4,17 +4,22 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core/internal/counting"
 )
 
 // pendingSample is how many topics of keys UnrelayedTopics looks at.
 const pendingSample = 10_000
 
 // Backlog counts the pending and the dead events and the blocked keys, and returns the age of the
-// oldest pending event. Its queries are bounded: they examine 100,000 events of a kind, and
-// Backlog.More reports whether there are more. Events that a reader of the log publishes are not
-// counted, see Backlog.ByLog.
+// oldest pending event. Its queries are bounded: they examine 100,000 events of a kind, or 10,000 if
+// more would take the database longer than a second. Backlog.More reports whether there are more.
+// Events that a reader of the log publishes are not counted, see Backlog.ByLog.
 func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
-	b, err := o.cfg.Repository.Backlog(ctx, backlogLimit)
+	b, _, err := counting.Rows(func(limit int) (Backlog, bool, error) {
+		b, err := o.cfg.Repository.Backlog(ctx, limit)
+		return b, b.More, err
+	})
 	if o.cfg.DeadPolicy == SkipDead {
 		b.BlockedKeys = 0 // a dead event blocks nothing
 	}
@@ -23,11 +28,19 @@ func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) {
 }
 
 // TypeBacklog counts unfinished events by type, at most 1000 types, the most frequent first. It
-// reads up to 100,000 events of each kind: without a key; with a key, dead ones among them; and
+// reads as many events as Backlog of each kind: without a key; with a key, dead ones among them; and
 // dead. Of a longer backlog it counts a part. It takes the database longer than Backlog, so ask
 // once a minute at most.
 func (o *Outbox) TypeBacklog(ctx context.Context) ([]TypeBacklog, error) {
-	return o.cfg.Repository.TypeBacklog(ctx, backlogLimit)
+	types, _, err := counting.Rows(func(limit int) ([]TypeBacklog, bool, error) {
+		types, err := o.cfg.Repository.TypeBacklog(ctx, limit)
+		var all int64
+		for _, t := range types {
+			all += t.New + t.Retry + t.Dead
+		}
+		return types, all >= int64(limit), err
+	})
+	return types, err
 }
 
 // ListDead lists dead events in the order of their row ids. To read the next page, set
@@ -248,6 +261,3 @@ func (o *Outbox) DeadPolicy() DeadPolicy { return o.cfg.DeadPolicy }
 // Observer returns Config.Observer with no field nil. It is for packages that change the table
 // beside this Outbox, as package ops does.
 func (o *Outbox) Observer() Observer { return o.obs }
-
-// backlogLimit is how many rows of a kind Backlog looks at.
-const backlogLimit = 100_000

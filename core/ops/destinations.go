@@ -5,10 +5,8 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/counting"
 )
-
-// MaxBacklog is how many events of a kind Destinations counts.
-const MaxBacklog = 100_000
 
 // Destination counts the events of a topic that wait or are dead.
 type Destination struct {
@@ -23,11 +21,11 @@ type Destination struct {
 }
 
 // Destinations counts the events of each topic that wait or are dead, by topic. Topics without such
-// events are missing. It reads at most MaxBacklog events of each kind: open ones without a key,
+// events are missing. It reads as many events as Outbox.Backlog of each kind: open ones without a key,
 // events with a key, and dead ones. more reports whether the numbers are lower bounds. Events that
 // a reader of the log publishes are not counted.
 func (a *API) Destinations(ctx context.Context) (all []Destination, more bool, err error) {
-	return a.store.ReadDestinations(ctx, MaxBacklog)
+	return counting.Rows(func(limit int) ([]Destination, bool, error) { return a.store.ReadDestinations(ctx, limit) })
 }
 
 // Outbox returns the Outbox of the API, for its Backlog, Relays, Rates and Pauses.

@@ -15,17 +15,34 @@ func (s *state) onAck(it *item, now time.Time) {
 	d := it.dest
 	d.lastAck = now
 	d.refusals.onAck(it.id)
-	if !d.open || d.heldBack(now) { // the publish began before the destination asked for the pause
-		return
+	if d.open && !d.heldBack(now) { // else the publish began before the destination asked for the pause
+		s.goOn(d, now, "outbox: destination goes on")
 	}
+}
+
+// goOn closes the breaker.
+func (s *state) goOn(d *destination, now time.Time, why string) {
 	s.dests.goOn(d)
 	s.signals.beat.give()
 	s.poller.wakeKeys() // its keys were passed over
 	s.effects.Call(func() {
 		s.obs.BreakerChanged(d.topic, false, nil)
-		s.ob.Logger.Info("outbox: destination goes on", "destination", d.topic)
+		s.ob.Logger.Info(why, "destination", d.topic)
 	})
 	s.wakes.poll(now)
+}
+
+// maxIdleStop is how long a stopped destination is probed without an event to probe it with. Topics
+// may be many and short-lived: those that nothing is published to any more would cost memory, and
+// claims, for ever.
+const maxIdleStop = time.Hour
+
+// noProbe notes that the table has no event to probe the destination with. In the end it counts as
+// working: its next event finds out.
+func (s *state) noProbe(d *destination, now time.Time) {
+	if d.open && d.items == 0 && now.Sub(d.outage.tried) >= maxIdleStop {
+		s.goOn(d, now, "outbox: destination is not probed any more, because no event waits for it")
+	}
 }
 
 // refused notes that the destination refused an event, and returns what the refusal means. When the
@@ -76,7 +93,7 @@ func (s *state) stopDestination(d *destination, it *item, cause error) {
 	s.signals.beat.give()
 	d.outage.since, d.outage.probes, d.turn.fresh = time.Now(), 0, true
 	d.outage.cause = cause
-	d.outage.logged = d.outage.since
+	d.outage.logged, d.outage.tried = d.outage.since, d.outage.since
 	d.probeGap = s.cfg.Breaker.ProbeInterval
 	s.probeLater(d, time.Now())
 	event, level := it.delivery.ID, slog.LevelWarn
@@ -94,7 +111,7 @@ func (s *state) stopDestination(d *destination, it *item, cause error) {
 func (s *state) probeFailed(it *item, cause error) {
 	d, now := it.dest, time.Now()
 	d.outage.probes++
-	d.outage.cause = cause
+	d.outage.cause, d.outage.tried = cause, now
 	d.probeGap = min(2*d.probeGap, s.cfg.Breaker.MaxProbeInterval)
 	s.probeLater(d, now)
 	info := core.ProbeInfo{

@@ -161,6 +161,7 @@ type outage struct {
 	cause  error     // the latest refusal
 	probes int       // failed probes since then
 	logged time.Time // when the log last reported it
+	tried  time.Time // when the latest refusal came
 }
 
 // maxProbeSilence is the longest time in which the log does not report failed probes. The pauses

@@ -10,6 +10,7 @@ import (
 type generations[K comparable, V interface{ inUse() bool }] struct {
 	young, old map[K]V
 	limit      int // the size of a generation; 0: 32768
+	kept       int // values in use that the young generation began with
 }
 
 // find returns the value of a key and moves it to the young generation.
@@ -27,7 +28,7 @@ func (g *generations[K, V]) find(key K) (v V, ok bool) {
 func (g *generations[K, V]) put(key K, v V) {
 	limit := g.limit
 	limit = cmp.Or(limit, 32<<10)
-	if len(g.young) >= limit {
+	if len(g.young) >= max(limit, 2*g.kept) { // twice: moving them costs little for each put
 		old := g.old
 		g.old, g.young = g.young, make(map[K]V, limit/4)
 		for k, o := range old {
@@ -35,6 +36,7 @@ func (g *generations[K, V]) put(key K, v V) {
 				g.young[k] = o
 			}
 		}
+		g.kept = len(g.young)
 	}
 	if g.young == nil {
 		g.young = map[K]V{}

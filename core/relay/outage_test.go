@@ -143,6 +143,58 @@ func TestDiscardEndsAnEventRefusedAlone(t *testing.T) {
 	})
 }
 
+// Topics may be many and short-lived. A stopped one that has no events any more is not probed for
+// ever, and its next event meets the outage again.
+func TestStoppedDestinationWithoutEventsIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var claims atomic.Int64
+		w := newWorld(t, core.Config{Observer: &core.Observer{Claimed: func(core.ClaimInfo) { claims.Add(1) }}})
+		hour := func() int64 {
+			before := claims.Load()
+			time.Sleep(time.Hour)
+			return claims.Load() - before
+		}
+		stopped := func() int {
+			relays, err := w.ob.Relays(t.Context())
+			must(t, err)
+			return len(relays[0].Stopped)
+		}
+		w.run()
+		idle := hour()
+		for i := range 10 {
+			topic := fmt.Sprint("user-", i)
+			w.pub.Outage(topic, nil)
+			w.publish(core.Event{Type: "a", Topic: topic})
+		}
+		time.Sleep(2 * time.Hour)
+		equal(t, stopped(), 10, "topics with an event are stopped after two hours")
+		for done := 0; done < 10; { // Discard leaves an event alone while it is published
+			var ids []core.RowID
+			for _, r := range w.repo.Rows() {
+				ids = append(ids, r.ID)
+			}
+			n, err := w.ob.Discard(t.Context(), core.AdminRequest{IDs: ids, Actor: "me", Reason: "nobody reads them"})
+			must(t, err)
+			done += n
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Minute)
+		equal(t, stopped(), 10, "topics are stopped ten minutes after their last event has ended")
+		time.Sleep(time.Hour)
+		equal(t, stopped(), 0, "topics are stopped an hour after their last event has ended")
+		if n := hour(); n > idle+10 {
+			t.Errorf("%d claims in an hour, want the %d of a relay without stopped topics", n, idle)
+		}
+
+		w.publish(core.Event{Type: "a", Topic: "user-0"})
+		time.Sleep(time.Minute)
+		equal(t, stopped(), 1, "topics are stopped after another event")
+		w.pub.Restore("user-0")
+		time.Sleep(5 * time.Second)
+		equal(t, len(w.pub.Accepted()), 1, "events were published when their topic was back")
+	})
+}
+
 // A process that has just started knows of no acknowledgement. Its first refusal must not make
 // events dead that other processes had refused.
 func TestFreshProcessSparesWhatOthersRefused(t *testing.T) {

@@ -93,11 +93,15 @@ func (r *engine) claimProbe(ctx context.Context, d *destination) ([]core.Claimed
 		}
 		return nil, nil
 	})
-	r.do(func(*state) {
+	r.do(func(s *state) {
 		// There is no event to probe with, or it was given back: the next event that commits will
 		// probe. A probe that began may have ended already, and has set the time of the next one.
-		if d.turn.started == started {
-			d.turn.askedAt = time.Now()
+		if d.turn.started != started {
+			return
+		}
+		d.turn.askedAt = time.Now()
+		if err == nil && len(rows) == 0 {
+			s.noProbe(d, d.turn.askedAt)
 		}
 	})
 	return rows, err

@@ -2,6 +2,7 @@ package amqpbridge
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -13,6 +14,10 @@ const (
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
 )
+
+// maxRefusing bounds the memory of refusals: when there are more topics, those whose pause is over
+// are forgotten, and pause as if for the first time.
+const maxRefusing = 10_000
 
 // refusals has the topics whose last answer was a nack. Such a topic pauses, each time for longer.
 // An exchange that has several queues stores a refused message in the queues that have room, so
@@ -50,6 +55,9 @@ func (r *refusals) nack(topic string) error {
 	}
 	if r.byTopic == nil {
 		r.byTopic = map[string]refusal{}
+	}
+	if len(r.byTopic) >= maxRefusing {
+		maps.DeleteFunc(r.byTopic, func(_ string, other refusal) bool { return !now.Before(other.until) })
 	}
 	r.byTopic[topic] = last
 	return nacked(topic, last.until.Sub(now))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,26 @@ func TestRefusalsPauseForLonger(t *testing.T) {
 		r.ack("orders")
 		if got := pause(); got != time.Second {
 			t.Errorf("after a message was taken: %s", got)
+		}
+	})
+}
+
+// Topics may be made of user data, and be used once.
+func TestRefusingTopicsAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r refusals
+		for i := range 2*maxRefusing + 1 {
+			if i%1000 == 0 {
+				time.Sleep(firstPause)
+			}
+			_ = r.nack(strconv.Itoa(i))
+		}
+		if n := len(r.byTopic); n > maxRefusing {
+			t.Errorf("%d topics are remembered, want at most %d", n, maxRefusing)
+		}
+		if last := strconv.Itoa(2 * maxRefusing); r.err(last) == nil {
+			t.Error("the pause of a topic was forgotten before its end")
 		}
 	})
 }

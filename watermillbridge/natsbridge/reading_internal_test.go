@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -279,6 +280,20 @@ func TestTheStreamIsCheckedAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Subjects may be made of user data, and be used once.
+func TestSubjectsAreForgotten(t *testing.T) {
+	t.Parallel()
+	p := &publisher{streams: map[string]stream{}}
+	for i := range 2*maxStreams + 1 {
+		if _, err := p.streamOf(t.Context(), &scripted{}, "orders."+strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(p.streams); n > maxStreams {
+		t.Errorf("%d subjects are remembered, want at most %d", n, maxStreams)
+	}
 }
 
 func TestSubscriberConfigIsChecked(t *testing.T) {

@@ -35,6 +35,9 @@ type stream struct {
 // while it is in use.
 const checkEvery = time.Minute
 
+// maxStreams is how many subjects are remembered with their streams.
+const maxStreams = 10_000
+
 // known returns the stream of a topic if the server was asked lately. Otherwise the first caller
 // asks again, and the others go on with the previous answer.
 func (p *publisher) known(topic string, now time.Time) (stream, bool) {
@@ -73,6 +76,9 @@ func (p *publisher) streamOf(ctx context.Context, js jetstream.JetStream, topic 
 	s.asked = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.streams) >= maxStreams { // subjects may be many and short-lived
+		clear(p.streams)
+	}
 	p.streams[topic] = s
 	return s, nil
 }

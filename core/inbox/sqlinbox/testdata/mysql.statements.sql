@@ -50,7 +50,7 @@ SELECT 0, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, COALESCE(TIMESTAMPDI
 SELECT status FROM `my_inbox_failure` WHERE consumer = ? AND status < ? ORDER BY status DESC LIMIT 1
 
 -- desk_sum
-SELECT handler, COUNT(*), MIN(TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),received_at)) FROM (SELECT handler, received_at, status, last_error_code FROM `my_inbox_failure` WHERE consumer = ? AND status = ? ORDER BY received_at LIMIT ?) f WHERE CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END >= 0 GROUP BY handler
+SELECT handler, n, TIMESTAMPDIFF(MICROSECOND,UTC_TIMESTAMP(6),oldest) FROM (SELECT handler, COUNT(*) AS n, MIN(received_at) AS oldest FROM (SELECT handler, received_at, status, last_error_code FROM `my_inbox_failure` WHERE consumer = ? AND status = ? ORDER BY received_at LIMIT ?) f WHERE CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END >= 0 GROUP BY handler) h
 
 -- discard
 UPDATE `my_inbox_failure` SET status = 0, attempts = 0, last_error_code = 'discarded', last_error = ?, received_at = UTC_TIMESTAMP(6), updated_at = UTC_TIMESTAMP(6) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4

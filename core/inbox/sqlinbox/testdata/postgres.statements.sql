@@ -41,7 +41,7 @@ SELECT 0, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, COALESCE(CASE WHEN p
 SELECT status FROM "app"."inbox_failure" WHERE consumer = $1 AND status < $2 ORDER BY status DESC LIMIT 1
 
 -- desk_sum
-SELECT handler, COUNT(*), MIN(CASE WHEN received_at IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(received_at, statement_timestamp() - interval '36500 days'), statement_timestamp() + interval '36500 days') - statement_timestamp())*1000000)::bigint END) FROM (SELECT handler, received_at, status, last_error_code FROM "app"."inbox_failure" WHERE consumer = $1 AND status = $2 ORDER BY received_at LIMIT $3) f WHERE CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END >= 0 GROUP BY handler
+SELECT handler, n, CASE WHEN oldest IS NOT NULL THEN (extract(epoch from LEAST(GREATEST(oldest, statement_timestamp() - interval '36500 days'), statement_timestamp() + interval '36500 days') - statement_timestamp())*1000000)::bigint END FROM (SELECT handler, COUNT(*) AS n, MIN(received_at) AS oldest FROM (SELECT handler, received_at, status, last_error_code FROM "app"."inbox_failure" WHERE consumer = $1 AND status = $2 ORDER BY received_at LIMIT $3) f WHERE CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END >= 0 GROUP BY handler) h
 
 -- discard
 UPDATE "app"."inbox_failure" SET status = 0, attempts = 0, last_error_code = 'discarded', last_error = $1, received_at = statement_timestamp(), updated_at = statement_timestamp() WHERE consumer = $2 AND handler = $3 AND tenant_id = $4 AND event_id = $5 AND status = 4

@@ -41,7 +41,7 @@ SELECT 0, CASE WHEN processed_at IS NULL THEN 0 ELSE 1 END, COALESCE(processed_a
 SELECT status FROM "inbox_failure" WHERE consumer = ? AND status < ? ORDER BY status DESC LIMIT 1
 
 -- desk_sum
-SELECT handler, COUNT(*), MIN(received_at-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000)) FROM (SELECT handler, received_at, status, last_error_code FROM "inbox_failure" WHERE consumer = ? AND status = ? ORDER BY received_at LIMIT ?) f WHERE CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END >= 0 GROUP BY handler
+SELECT handler, n, oldest-(CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) FROM (SELECT handler, COUNT(*) AS n, MIN(received_at) AS oldest FROM (SELECT handler, received_at, status, last_error_code FROM "inbox_failure" WHERE consumer = ? AND status = ? ORDER BY received_at LIMIT ?) f WHERE CASE WHEN status = 0 AND COALESCE(last_error_code,'') = 'discarded' THEN -1 ELSE status END >= 0 GROUP BY handler) h
 
 -- discard
 UPDATE "inbox_failure" SET status = 0, attempts = 0, last_error_code = 'discarded', last_error = ?, received_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000), updated_at = (CAST(strftime('%s','now') AS INTEGER)*1000000+CAST(substr(strftime('%f','now'),4) AS INTEGER)*1000) WHERE consumer = ? AND handler = ? AND tenant_id = ? AND event_id = ? AND status = 4

@@ -16,6 +16,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
@@ -243,7 +244,7 @@ func TestAMQPWrongPassword(t *testing.T) {
 
 // rabbitThroughProxy returns a publisher behind a proxy, the proxy, and the name of a queue that
 // exists.
-func rabbitThroughProxy(t *testing.T, cfg amqpbridge.Config) (*watermillbridge.Publisher, *brokerProxy, string) {
+func rabbitThroughProxy(t *testing.T, cfg amqpbridge.Config) (*watermillbridge.Publisher, *suite.Proxy, string) {
 	t.Helper()
 	uri, proxy := proxied(t, topics.RabbitURI(t))
 	cfg.AMQP, cfg.DeclareQueues = amqpbridge.QueueConfig(uri), true

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
@@ -79,16 +80,10 @@ func (c *channelBroker) publisher(t *testing.T, _ time.Duration) publisher {
 	return p
 }
 
-func (c *channelBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+func (c *channelBroker) through(t *testing.T, timeout time.Duration) (publisher, suite.Link) {
 	t.Helper()
 	return c.publisher(t, timeout), c
 }
-
-func (c *channelBroker) behind(*testing.T, string) publisher { return nil }
-
-func (c *channelBroker) again(*testing.T, string) bool { return false }
-
-func (c *channelBroker) refusal(*testing.T) *refusal { return nil }
 
 func (c *channelBroker) held(_ *testing.T, topic string) []heldMessage {
 	c.mu.Lock()
@@ -103,14 +98,14 @@ func (c *channelBroker) set(change func()) {
 	c.mu.Unlock()
 }
 
-// Hold implements answers.
+// Hold implements suite.Link.
 func (c *channelBroker) Hold() { c.set(func() { c.hold = true }) }
 
-// Release implements answers.
+// Release implements suite.Link.
 func (c *channelBroker) Release() { c.set(func() { c.hold = false }) }
 
-// Delay implements answers.
+// Delay implements suite.Link.
 func (c *channelBroker) Delay(d time.Duration) { c.set(func() { c.delay = d }) }
 
-// Cut implements answers: there are no connections.
+// Cut implements suite.Link: there are no connections.
 func (c *channelBroker) Cut() {}

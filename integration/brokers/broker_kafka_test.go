@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/franzbridge"
@@ -75,7 +76,7 @@ func (k kafkaBroker) awaitLeaders(t *testing.T, name string) {
 	})
 }
 
-func (k kafkaBroker) again(t *testing.T, topic string) bool {
+func (k kafkaBroker) again(t *testing.T, topic string) {
 	t.Helper()
 	admin := k.admin(t)
 	fixture.NoError(t, admin.DeleteTopic(topic))
@@ -84,7 +85,6 @@ func (k kafkaBroker) again(t *testing.T, topic string) bool {
 		return admin.CreateTopic(topic, detail, false) == nil
 	})
 	k.awaitLeaders(t, topic)
-	return true
 }
 
 func (k kafkaBroker) publisher(t *testing.T, timeout time.Duration) publisher {
@@ -92,11 +92,11 @@ func (k kafkaBroker) publisher(t *testing.T, timeout time.Duration) publisher {
 	return k.dialed(t, timeout, nil)
 }
 
-func (k kafkaBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+func (k kafkaBroker) through(t *testing.T, timeout time.Duration) (publisher, suite.Link) {
 	t.Helper()
 	proxies := kafkaProxies{}
 	for _, address := range k.addresses {
-		proxies[address] = newBrokerProxy(t, address)
+		proxies[address] = suite.NewProxy(t, address)
 	}
 	return k.dialed(t, timeout, proxies), proxies
 }
@@ -127,7 +127,7 @@ func (k kafkaBroker) dialed(t *testing.T, timeout time.Duration, proxies kafkaPr
 }
 
 // kafkaProxies are proxies of servers, by their addresses.
-type kafkaProxies map[string]*brokerProxy
+type kafkaProxies map[string]*suite.Proxy
 
 // Dial implements proxy.Dialer. Clients dial the addresses that the servers tell them.
 func (p kafkaProxies) Dial(network, address string) (net.Conn, error) {
@@ -139,23 +139,23 @@ func (p kafkaProxies) Dial(network, address string) (net.Conn, error) {
 	return nil, fmt.Errorf("no server has the address %s", address)
 }
 
-func (p kafkaProxies) each(do func(*brokerProxy)) {
+func (p kafkaProxies) each(do func(*suite.Proxy)) {
 	for _, proxy := range p {
 		do(proxy)
 	}
 }
 
-// Hold implements answers.
-func (p kafkaProxies) Hold() { p.each((*brokerProxy).Hold) }
+// Hold implements suite.Link.
+func (p kafkaProxies) Hold() { p.each((*suite.Proxy).Hold) }
 
-// Release implements answers.
-func (p kafkaProxies) Release() { p.each((*brokerProxy).Release) }
+// Release implements suite.Link.
+func (p kafkaProxies) Release() { p.each((*suite.Proxy).Release) }
 
-// Delay implements answers.
-func (p kafkaProxies) Delay(d time.Duration) { p.each(func(one *brokerProxy) { one.Delay(d) }) }
+// Delay implements suite.Link.
+func (p kafkaProxies) Delay(d time.Duration) { p.each(func(one *suite.Proxy) { one.Delay(d) }) }
 
-// Cut implements answers.
-func (p kafkaProxies) Cut() { p.each((*brokerProxy).Cut) }
+// Cut implements suite.Link.
+func (p kafkaProxies) Cut() { p.each((*suite.Proxy).Cut) }
 
 func (k kafkaBroker) behind(t *testing.T, other string) publisher {
 	t.Helper()
@@ -164,12 +164,12 @@ func (k kafkaBroker) behind(t *testing.T, other string) publisher {
 }
 
 // refusal is a message that is larger than its topic takes.
-func (k kafkaBroker) refusal(t *testing.T) *refusal {
+func (k kafkaBroker) refusal(t *testing.T) suite.Refusal {
 	t.Helper()
 	const limit = 2000
 	text := strconv.Itoa(limit)
 	topic := k.topicWith(t, map[string]*string{"max.message.bytes": &text})
-	return &refusal{publisher: k.publisher(t, 0), topic: topic, payload: strings.Repeat("x", 2*limit)}
+	return suite.Refusal{Publisher: k.publisher(t, 0), Topic: topic, Payload: strings.Repeat("x", 2*limit)}
 }
 
 func (k kafkaBroker) held(t *testing.T, topic string) (all []heldMessage) {
@@ -221,7 +221,7 @@ type kafkaServers struct {
 	next    int
 }
 
-func startKafka(t *testing.T) (broker, server) {
+func startKafka(t *testing.T) (broker, suite.Server) {
 	t.Helper()
 	s, k := &kafkaServers{servers: fixture.StartPrivateSet(t, "kafka1", "kafka2", "kafka3")}, kafkaBroker{}
 	for _, one := range s.servers {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/natsbridge"
@@ -24,7 +25,7 @@ func (n natsBroker) topic(t *testing.T) string {
 	return topics.NATSStream(t, n.url, "it-"+core.NewEventID(), nil)
 }
 
-func (n natsBroker) again(t *testing.T, topic string) bool {
+func (n natsBroker) again(t *testing.T, topic string) {
 	t.Helper()
 	js := topics.JetStream(t, n.url)
 	stream, err := js.Stream(t.Context(), topic)
@@ -32,7 +33,6 @@ func (n natsBroker) again(t *testing.T, topic string) bool {
 	fixture.NoError(t, js.DeleteStream(t.Context(), topic))
 	_, err = js.CreateStream(t.Context(), stream.CachedInfo().Config)
 	fixture.NoError(t, err)
-	return true
 }
 
 func (n natsBroker) publisher(t *testing.T, timeout time.Duration) publisher {
@@ -40,7 +40,7 @@ func (n natsBroker) publisher(t *testing.T, timeout time.Duration) publisher {
 	return topics.NATSPublisher(t, natsbridge.Config{URL: n.url, ConnectTimeout: min(timeout, 2*time.Second)})
 }
 
-func (n natsBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+func (n natsBroker) through(t *testing.T, timeout time.Duration) (publisher, suite.Link) {
 	t.Helper()
 	url, proxy := proxied(t, n.url)
 	return natsBroker{url}.publisher(t, timeout), proxy
@@ -54,13 +54,13 @@ func (n natsBroker) behind(t *testing.T, other string) publisher {
 }
 
 // refusal is a message that is larger than its stream takes.
-func (n natsBroker) refusal(t *testing.T) *refusal {
+func (n natsBroker) refusal(t *testing.T) suite.Refusal {
 	t.Helper()
 	const limit = 2000
 	topic := topics.NATSStream(t, n.url, "it-"+core.NewEventID(), func(c *jetstream.StreamConfig) {
 		c.MaxMsgSize = limit
 	})
-	return &refusal{publisher: n.publisher(t, 0), topic: topic, payload: strings.Repeat("x", 2*limit)}
+	return suite.Refusal{Publisher: n.publisher(t, 0), Topic: topic, Payload: strings.Repeat("x", 2*limit)}
 }
 
 func (n natsBroker) held(t *testing.T, topic string) (all []heldMessage) {

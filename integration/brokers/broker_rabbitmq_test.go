@@ -11,6 +11,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
@@ -68,7 +69,7 @@ func (r *rabbitBroker) declare(ch *amqp091.Channel, name string, arguments amqp0
 	return err
 }
 
-func (r *rabbitBroker) again(t *testing.T, topic string) bool {
+func (r *rabbitBroker) again(t *testing.T, topic string) {
 	t.Helper()
 	fixture.NoError(t, r.channel(func(ch *amqp091.Channel) error {
 		if _, err := ch.QueueDelete(topic, false, false, false); err != nil {
@@ -76,7 +77,6 @@ func (r *rabbitBroker) again(t *testing.T, topic string) bool {
 		}
 		return r.declare(ch, topic, amqp091.Table{})
 	}))
-	return true
 }
 
 func (r *rabbitBroker) publisher(t *testing.T, timeout time.Duration) publisher {
@@ -84,7 +84,7 @@ func (r *rabbitBroker) publisher(t *testing.T, timeout time.Duration) publisher 
 	return topics.RabbitPublisher(t, amqpbridge.Config{AMQP: amqpbridge.QueueConfig(r.uri), ConnectTimeout: timeout})
 }
 
-func (r *rabbitBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+func (r *rabbitBroker) through(t *testing.T, timeout time.Duration) (publisher, suite.Link) {
 	t.Helper()
 	uri, proxy := proxied(t, r.uri)
 	return (&rabbitBroker{uri: uri}).publisher(t, timeout), proxy
@@ -106,14 +106,14 @@ func severalServers(t *testing.T, uri, other string) string {
 
 // refusal is a full queue. Its cure purges the queue and does not delete it: while RabbitMQ deletes
 // a queue, it confirms the messages that are on their way to it.
-func (r *rabbitBroker) refusal(t *testing.T) *refusal {
+func (r *rabbitBroker) refusal(t *testing.T) suite.Refusal {
 	t.Helper()
 	topic := r.topicWith(t, amqp091.Table{"x-max-length": 10, "x-overflow": "reject-publish"})
 	p := r.publisher(t, 0)
 	fixture.Await(t, "the queue is full", func() bool { // a quorum queue takes a few more
 		return errors.Is(publishWithin(t, p, brokerDelivery(t, topic, ""), time.Minute), amqpbridge.ErrNack)
 	})
-	return &refusal{publisher: r.publisher(t, 0), topic: topic, cure: func() {
+	return suite.Refusal{Publisher: r.publisher(t, 0), Topic: topic, Cure: func() {
 		if err := r.channel(func(ch *amqp091.Channel) error {
 			_, err := ch.QueuePurge(topic, false)
 			return err
@@ -139,9 +139,6 @@ func (r *rabbitBroker) held(t *testing.T, topic string) []heldMessage {
 			msg, err := amqpbridge.Marshaler{}.Unmarshal(d)
 			if err != nil {
 				return err
-			}
-			if r.quorum {
-				delete(msg.Metadata, "x-delivery-count") // added by a quorum queue for the consumer
 			}
 			r.taken[topic] = append(r.taken[topic], heldMessage{Message: msg})
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/redisbridge"
@@ -23,10 +24,9 @@ func (r redisBroker) topic(t *testing.T) string {
 	return name
 }
 
-func (r redisBroker) again(t *testing.T, topic string) bool {
+func (r redisBroker) again(t *testing.T, topic string) {
 	t.Helper()
 	fixture.NoError(t, topics.RedisAt(t, r.url).Del(t.Context(), topic).Err())
-	return true
 }
 
 func (r redisBroker) publisher(t *testing.T, _ time.Duration) publisher {
@@ -34,21 +34,18 @@ func (r redisBroker) publisher(t *testing.T, _ time.Duration) publisher {
 	return topics.RedisPublisher(t, r.url, redisbridge.Config{})
 }
 
-func (r redisBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+func (r redisBroker) through(t *testing.T, timeout time.Duration) (publisher, suite.Link) {
 	t.Helper()
 	url, proxy := proxied(t, r.url)
 	return redisBroker{url}.publisher(t, timeout), proxy
 }
 
-// behind is nil: a client of several servers knows them by Sentinel or a cluster.
-func (r redisBroker) behind(*testing.T, string) publisher { return nil }
-
 // refusal is a topic whose key in Redis is no stream.
-func (r redisBroker) refusal(t *testing.T) *refusal {
+func (r redisBroker) refusal(t *testing.T) suite.Refusal {
 	t.Helper()
 	topic, client := r.topic(t), topics.RedisAt(t, r.url)
 	fixture.NoError(t, client.Set(t.Context(), topic, "text", 0).Err())
-	return &refusal{publisher: r.publisher(t, 0), topic: topic, cure: func() {
+	return suite.Refusal{Publisher: r.publisher(t, 0), Topic: topic, Cure: func() {
 		if err := client.Del(t.Context(), topic).Err(); err != nil {
 			t.Error(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -33,7 +34,7 @@ func newSQLBroker(t *testing.T, db testdb.DB) sqlBroker {
 	return sqlBroker{db, db.Open(t)}
 }
 
-func startSQL(t *testing.T) (broker, server) {
+func startSQL(t *testing.T) (broker, suite.Server) {
 	t.Helper()
 	server, db := fixture.StartPrivateDatabase(t, "postgres")
 	return newSQLBroker(t, db), server
@@ -77,23 +78,19 @@ func (s sqlBroker) publisherWith(t *testing.T, schema wmsql.SchemaAdapter) publi
 	return p
 }
 
-func (s sqlBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+func (s sqlBroker) through(t *testing.T, timeout time.Duration) (publisher, suite.Link) {
 	t.Helper()
-	var proxy *brokerProxy
+	var proxy *suite.Proxy
 	s.db.DSN, proxy = proxied(t, s.db.DSN)
 	return s.publisher(t, timeout), proxy
 }
 
-func (s sqlBroker) behind(*testing.T, string) publisher { return nil }
-
-func (s sqlBroker) again(*testing.T, string) bool { return false }
-
 // refusal is a payload that is no JSON, for a column of JSON.
-func (s sqlBroker) refusal(t *testing.T) *refusal {
+func (s sqlBroker) refusal(t *testing.T) suite.Refusal {
 	t.Helper()
-	return &refusal{
-		publisher: s.publisherWith(t, wmsql.DefaultPostgreSQLSchema{}), topic: "it-" + core.NewEventID(),
-		payload: "not JSON",
+	return suite.Refusal{
+		Publisher: s.publisherWith(t, wmsql.DefaultPostgreSQLSchema{}), Topic: "it-" + core.NewEventID(),
+		Payload: "not JSON",
 	}
 }
 

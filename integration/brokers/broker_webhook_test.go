@@ -16,6 +16,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/httpbridge"
@@ -25,7 +26,7 @@ import (
 // accepted outlive its server.
 type webhookBroker struct {
 	address string
-	proxy   *brokerProxy // in front of the server; may be nil
+	proxy   *suite.Proxy // in front of the server; may be nil
 	server  *httptest.Server
 
 	mu       sync.Mutex
@@ -50,11 +51,11 @@ func newWebhookBroker(t *testing.T, port int) *webhookBroker {
 
 // startWebhook puts a proxy in front of the receiver, so that it can hang. Its port stays reserved
 // while it is down.
-func startWebhook(t *testing.T) (broker, server) {
+func startWebhook(t *testing.T) (broker, suite.Server) {
 	t.Helper()
 	port, _ := fixture.ReservePorts(t)
 	w := newWebhookBroker(t, port)
-	w.proxy = newBrokerProxy(t, w.address)
+	w.proxy = suite.NewProxy(t, w.address)
 	return w, w
 }
 
@@ -69,17 +70,17 @@ func (w *webhookBroker) Up(t *testing.T) {
 	t.Cleanup(w.server.Close)
 }
 
-// Kill implements server.
+// Kill implements suite.Server.
 func (w *webhookBroker) Kill(t *testing.T) {
 	t.Helper()
 	w.server.CloseClientConnections()
 	w.server.Close()
 }
 
-// Pause implements server.
+// Pause implements suite.Server.
 func (w *webhookBroker) Pause(*testing.T) { w.proxy.Freeze() }
 
-// Resume implements server.
+// Resume implements suite.Server.
 func (w *webhookBroker) Resume(*testing.T) { w.proxy.Thaw() }
 
 func (w *webhookBroker) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
@@ -120,9 +121,9 @@ func (w *webhookBroker) publisher(t *testing.T, timeout time.Duration) publisher
 	return w.at(t, w.address, timeout)
 }
 
-func (w *webhookBroker) through(t *testing.T, timeout time.Duration) (publisher, answers) {
+func (w *webhookBroker) through(t *testing.T, timeout time.Duration) (publisher, suite.Link) {
 	t.Helper()
-	proxy := newBrokerProxy(t, w.address)
+	proxy := suite.NewProxy(t, w.address)
 	return w.at(t, proxy.Addr(), timeout), proxy
 }
 
@@ -143,15 +144,11 @@ func (w *webhookBroker) at(t *testing.T, address string, timeout time.Duration) 
 	return p
 }
 
-func (w *webhookBroker) behind(*testing.T, string) publisher { return nil }
-
-func (w *webhookBroker) again(*testing.T, string) bool { return false }
-
 // refusal is a request that is answered with 422.
-func (w *webhookBroker) refusal(t *testing.T) *refusal {
+func (w *webhookBroker) refusal(t *testing.T) suite.Refusal {
 	t.Helper()
 	topic := w.topic(t)
-	return &refusal{publisher: w.publisher(t, 0), topic: topic, payload: refusedPayload}
+	return suite.Refusal{Publisher: w.publisher(t, 0), Topic: topic, Payload: refusedPayload}
 }
 
 func (w *webhookBroker) held(_ *testing.T, topic string) []heldMessage {

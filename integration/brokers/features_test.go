@@ -1,6 +1,7 @@
 package brokers_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,23 +9,26 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 )
 
 // features says what a broker and its bridge can do. Each text is a cell of the table in
-// docs/choosing-a-broker.md. The other fields say the same for the scenarios, which check it with
-// the broker. The test also fails if a broker can do more than features says.
+// docs/choosing-a-broker.md. The other fields say the same for package suite, which checks it with
+// the broker, and also fails if a broker can do more.
 type features struct {
 	name   string
 	like   string                // the broker whose column shows this one too; empty: it has its own
 	beside func(k broker) broker // returns this broker on the servers of the broker like
 
-	open  func(t *testing.T) broker           // on a server that tests share, or in this process
-	start func(t *testing.T) (broker, server) // on servers of its own; nil: it has no servers, or those of like
-	heavy bool                                // stopping and starting the servers takes long
+	open  func(t *testing.T) broker                 // on a server that tests share, or in this process
+	start func(t *testing.T) (broker, suite.Server) // on servers of its own; nil: it has no servers, or those of like
+	heavy bool                                      // stopping and starting the servers takes long
 
-	refusesBlanks bool // a value with blanks around it is refused when it is recorded
+	refuses   []string // see suite.PublisherHarness
+	adds      []string // names of headers that the broker adds
+	unordered bool     // the broker does not keep the order of a key
 
 	copies     string
 	recognises bool // a copy of a message is not stored
@@ -101,6 +105,7 @@ func allBrokers() []features {
 	}
 	quorum := rabbit
 	quorum.name, quorum.like, quorum.start = "RabbitMQ quorum", rabbit.name, nil
+	quorum.adds = []string{"x-delivery-count"}
 	quorum.beside = func(k broker) broker { return &rabbitBroker{uri: k.(*rabbitBroker).uri, quorum: true} }
 	quorum.open = func(t *testing.T) broker { t.Helper(); return quorum.beside(rabbit.open(t)) }
 
@@ -108,8 +113,8 @@ func allBrokers() []features {
 	redis := func(url string) broker { return redisBroker{url} }
 
 	return []features{kafka, franz, rabbit, quorum, {
-		name:          "NATS JetStream",
-		refusesBlanks: true, copies: "recognised for 2 minutes", recognises: true,
+		name:    "NATS JetStream",
+		refuses: []string{"blanks around a value"}, copies: "recognised for 2 minutes", recognises: true,
 		largest: "1 MiB with headers", largestBytes: 1 << 20,
 		receipt: "`stream@sequence`", form: "it-" + uuidForm + `@\d+`,
 		nobody: "waits", class: core.ClassUnavailable,
@@ -157,7 +162,7 @@ func dropKafkaTopic(t *testing.T, k broker, topic string) {
 
 func dropRedisStream(t *testing.T, k broker, topic string) {
 	t.Helper()
-	if err := topics.RedisAt(t, k.(redisBroker).url).Del(t.Context(), topic).Err(); err != nil {
+	if err := topics.RedisAt(t, k.(redisBroker).url).Del(context.Background(), topic).Err(); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
@@ -99,9 +100,9 @@ func TestKafkaTopicIsCreatedLater(t *testing.T) {
 // kafkaThroughProxy returns a publisher whose connections all go through a proxy.
 func kafkaThroughProxy(t *testing.T, timeout time.Duration,
 	bridge watermillbridge.Config,
-) (*watermillbridge.Publisher, *brokerProxy) {
+) (*watermillbridge.Publisher, *suite.Proxy) {
 	t.Helper()
-	proxy := newBrokerProxy(t, topics.KafkaAddress(t))
+	proxy := suite.NewProxy(t, topics.KafkaAddress(t))
 	s := kafkabridge.SaramaConfig(timeout)
 	s.Net.Proxy.Enable, s.Net.Proxy.Dialer = true, proxy
 	return topics.KafkaPublisher(t, kafkabridge.Config{Sarama: s, PublishTimeout: timeout, Bridge: bridge}), proxy

@@ -3,8 +3,8 @@ package brokers_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,7 +19,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
-	"github.com/ormoutbox/ormoutbox/watermillbridge"
 	"github.com/ormoutbox/ormoutbox/watermillbridge/amqpbridge"
 )
 
@@ -29,19 +28,13 @@ type outage struct {
 	repo     *outboxtest.Repository
 	ob       *core.Outbox
 	failures chan core.PublishInfo
-
-	noReceipts bool // the publisher returns no receipts, even if the broker has some
 }
 
 func newOutage(t *testing.T, cfg core.Config) *outage {
 	t.Helper()
 	o := &outage{t: t, repo: outboxtest.NewRepository(), failures: make(chan core.PublishInfo, 10_000)}
 	cfg.Repository = o.repo
-	test := cfg.Observer // may be nil
 	cfg.Observer = &core.Observer{Published: func(i core.PublishInfo) {
-		if test != nil {
-			test.Published(i)
-		}
 		if i.Result != core.PublishDone {
 			select {
 			case o.failures <- i:
@@ -58,39 +51,20 @@ func newOutage(t *testing.T, cfg core.Config) *outage {
 
 func (o *outage) publish(events ...core.Event) {
 	o.t.Helper()
-	o.publishWith(o.ob, events...)
-}
-
-// record publishes by a process that has no publisher.
-func (o *outage) record(events ...core.Event) {
-	o.t.Helper()
-	ob, err := core.New(core.Config{Repository: o.repo})
-	fixture.NoError(o.t, err)
-	o.publishWith(ob, events...)
-}
-
-func (o *outage) publishWith(ob *core.Outbox, events ...core.Event) {
-	o.t.Helper()
 	err := o.repo.Transactor().RunInTx(o.t.Context(), func(ctx context.Context, tx core.Tx) error {
-		_, err := ob.Publish(ctx, tx, events...)
+		_, err := o.ob.Publish(ctx, tx, events...)
 		return err
 	})
 	fixture.NoError(o.t, err)
 }
 
 // awaitFailures waits until n publishes have failed.
-func (o *outage) awaitFailures(n int) { o.t.Helper(); o.awaitFailuresOf("", n) }
-
-// awaitFailuresOf waits for n failures of the topic, or of all topics if topic is empty.
-func (o *outage) awaitFailuresOf(topic string, n int) {
+func (o *outage) awaitFailures(n int) {
 	o.t.Helper()
 	limit := time.After(2 * time.Minute)
-	for n > 0 {
+	for ; n > 0; n-- {
 		select {
-		case i := <-o.failures:
-			if topic == "" || i.Topic == topic {
-				n--
-			}
+		case <-o.failures:
 		case <-limit:
 			o.t.Fatalf("fewer than %d publishes failed", n)
 		}
@@ -99,12 +73,8 @@ func (o *outage) awaitFailuresOf(topic string, n int) {
 
 // forgetFailures makes awaitFailures count from now on.
 func (o *outage) forgetFailures() {
-	for {
-		select {
-		case <-o.failures:
-		default:
-			return
-		}
+	for len(o.failures) > 0 {
+		<-o.failures
 	}
 }
 
@@ -123,61 +93,19 @@ func (o *outage) wantStatus(want outboxtest.Status, what string) {
 	})
 }
 
-// compare compares the rows with the broker's messages of the topics. The broker must have each
-// event that is done, as it was recorded and at the place that its receipt names, and nothing else.
-// The first copies of each key must be in order. compare returns the largest number of copies of an
-// event.
-func (o *outage) compare(k broker, topics ...string) (most int) {
-	o.t.Helper()
-	rows, copies, placed := map[core.RowID]outboxtest.Row{}, map[core.RowID]int{}, map[core.RowID]bool{}
-	type keyOf struct{ topic, key string }
-	before := map[keyOf]int64{} // the KeySeq of the first copy before, by key
-	for _, r := range o.repo.Rows() {
-		rows[r.ID] = r
-		k := keyOf{r.Event.Topic, r.Event.Key}
-		if first, ok := before[k]; !ok || r.KeySeq <= first {
-			before[k] = r.KeySeq - 1
-		}
+// keyed returns an event of each key.
+func keyed(topic string, keys int) []core.Event {
+	var events []core.Event
+	for key := range keys {
+		events = append(events, core.Event{
+			Type: "counted", Topic: topic, Key: fmt.Sprint("key/", key), Payload: []byte(`{}`),
+		})
 	}
-	slices.Sort(topics)
-	for _, topic := range slices.Compact(topics) {
-		for _, h := range k.held(o.t, topic) {
-			got, err := watermillbridge.EventFromMessage(h.Message)
-			row, ok := rows[got.RowID]
-			if err != nil || !ok || row.Event.Topic != topic || row.Status != outboxtest.StatusDone {
-				o.t.Errorf("the broker has a message of row %s: %v, %+v, row %+v", got.RowID, err, got.Event, row)
-				continue
-			}
-			copies[row.ID]++
-			most = max(most, copies[row.ID])
-			placed[row.ID] = placed[row.ID] || h.place == row.Receipt || o.noReceipts
-			if copies[row.ID] > 1 {
-				continue
-			}
-			requireDelivery(o.t, h.Message, core.Delivery{
-				Event: row.Event, RowID: row.ID, KeySeq: row.KeySeq, Attempt: got.Attempt, ReplayOf: row.ReplayOf,
-			})
-			fixture.Check(o.t, h.UUID == row.Event.ID, "event %s has the UUID %s", row.Event.ID, h.UUID)
-			if k := (keyOf{topic, row.Event.Key}); k.key != "" {
-				if row.KeySeq != before[k]+1 {
-					o.t.Errorf("key %s: %d follows %d", k.key, row.KeySeq, before[k])
-				}
-				before[k] = row.KeySeq
-			}
-		}
-	}
-	for id, r := range rows {
-		if r.Status != outboxtest.StatusDone || !slices.Contains(topics, r.Event.Topic) {
-			continue
-		}
-		if copies[id] == 0 {
-			o.t.Errorf("event %s is done and not at the broker", r.Event.ID)
-		} else if !placed[id] {
-			o.t.Errorf("event %s is not where its receipt says: %q", r.Event.ID, r.Receipt)
-		}
-	}
-	return most
+	return events
 }
+
+// nobodyThere is an address where no server is.
+const nobodyThere = "127.0.0.1:1"
 
 // eager spends its attempts at once. So a test notices a refusal that wrongly spends an attempt.
 var eager = relay.RetryPolicy{BaseDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxAttempts: 3}

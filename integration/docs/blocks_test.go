@@ -61,8 +61,8 @@ var packages = func() map[string]string {
 		"core/outboxtest/suite", "core/ops", "core/ops/sqlops", "core/relay", "core/sqloutbox", "core/sqltx",
 		"gormoutbox", "entoutbox", "entoutbox/entschema", "bunoutbox", "contractoutbox", "inbox", "inbox/redisonce",
 		"oteloutbox", "outboxui", "pgxoutbox", "pgxoutbox/walrelay", "promoutbox",
-		"watermillbridge", "watermillbridge/amqpbridge", "watermillbridge/franzbridge", "watermillbridge/httpbridge",
-		"watermillbridge/kafkabridge",
+		"watermillbridge", "watermillbridge/amqpbridge", "watermillbridge/bridgetest",
+		"watermillbridge/franzbridge", "watermillbridge/httpbridge", "watermillbridge/kafkabridge",
 		"watermillbridge/natsbridge", "watermillbridge/redisbridge",
 	} {
 		byName[filepath.Base(path)] = "github.com/ormoutbox/ormoutbox/" + path

@@ -1,4 +1,4 @@
-// Package suite is for authors of adapters, tables and stores. It has the tests that each
+// Package suite is for authors of adapters, tables, stores and publishers. It has the tests that each
 // implementation of an interface of core, once and inbox must pass:
 //
 //   - TestRepository: core.Repository, the tables of the outbox
@@ -6,6 +6,8 @@
 //   - TestCapture: the events that an adapter makes of the statements of its ORM
 //   - TestOnceStore and TestOnceTxStore: once.Store and once.TxStore, the keys
 //   - TestInboxStore: inbox.Store, the processed events of an inbox
+//   - TestPublisher and TestPublishersAway: core.Publisher, together with the broker to which it
+//     publishes; package watermillbridge/bridgetest opens a Pub/Sub of Watermill for them
 //
 // Each test takes a harness, which gives access to the implementation, and runs its cases as
 // parallel subtests. The cases check the promises in the comments of the interfaces, from outside

@@ -1,19 +1,16 @@
-package brokers_test
+package suite
 
 import (
 	"net"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 )
 
-// brokerProxy stands between a client and a broker. It can hold all bytes back, like a broker that
+// Proxy stands between a client and a broker. It can hold all bytes back, like a broker that
 // hangs. It can hold only the broker's bytes back, like a broker that acts and does not answer. It
 // can also delay answers, cut connections, and send bytes of its own to the client.
-type brokerProxy struct {
+type Proxy struct {
 	listener net.Listener
 	broker   string
 
@@ -25,11 +22,14 @@ type brokerProxy struct {
 	clients map[net.Conn]net.Conn // client side to broker side
 }
 
-func newBrokerProxy(t *testing.T, broker string) *brokerProxy {
+// NewProxy forwards connections to the address of a broker, host:port, until the test ends.
+func NewProxy(t *testing.T, broker string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	fixture.NoError(t, err)
-	p := &brokerProxy{listener: l, broker: broker, clients: map[net.Conn]net.Conn{}}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{listener: l, broker: broker, clients: map[net.Conn]net.Conn{}}
 	p.cond = sync.NewCond(&p.mu)
 	go p.accept()
 	t.Cleanup(func() {
@@ -40,23 +40,14 @@ func newBrokerProxy(t *testing.T, broker string) *brokerProxy {
 	return p
 }
 
-// proxied is the URL of a server as it is reached through a proxy.
-func proxied(t *testing.T, address string) (string, *brokerProxy) {
-	t.Helper()
-	u, err := url.Parse(address)
-	fixture.NoError(t, err)
-	proxy := newBrokerProxy(t, u.Host)
-	u.Host = proxy.Addr()
-	return u.String(), proxy
-}
-
-func (p *brokerProxy) Addr() string { return p.listener.Addr().String() }
+// Addr is the address to which the client connects.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Dial makes p a dialer that always connects to the proxy. It ignores the address, because brokers
 // tell clients their own addresses.
-func (p *brokerProxy) Dial(network, _ string) (net.Conn, error) { return net.Dial(network, p.Addr()) }
+func (p *Proxy) Dial(network, _ string) (net.Conn, error) { return net.Dial(network, p.Addr()) }
 
-func (p *brokerProxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -81,7 +72,7 @@ type chunk struct {
 	due   time.Time
 }
 
-func (p *brokerProxy) forward(to, from net.Conn, answers bool) {
+func (p *Proxy) forward(to, from net.Conn, answers bool) {
 	chunks := make(chan chunk, 1000)
 	go func() {
 		defer close(chunks)
@@ -116,7 +107,7 @@ func (p *brokerProxy) forward(to, from net.Conn, answers bool) {
 	}
 }
 
-func (p *brokerProxy) due(answers bool) time.Time {
+func (p *Proxy) due(answers bool) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !answers || p.delay == 0 {
@@ -125,7 +116,7 @@ func (p *brokerProxy) due(answers bool) time.Time {
 	return time.Now().Add(p.delay)
 }
 
-func (p *brokerProxy) set(change func()) {
+func (p *Proxy) set(change func()) {
 	p.mu.Lock()
 	change()
 	p.cond.Broadcast()
@@ -133,22 +124,22 @@ func (p *brokerProxy) set(change func()) {
 }
 
 // Freeze holds all bytes back until Thaw. No byte is lost.
-func (p *brokerProxy) Freeze() { p.set(func() { p.frozen = true }) }
+func (p *Proxy) Freeze() { p.set(func() { p.frozen = true }) }
 
 // Thaw ends a Freeze.
-func (p *brokerProxy) Thaw() { p.set(func() { p.frozen = false }) }
+func (p *Proxy) Thaw() { p.set(func() { p.frozen = false }) }
 
-// Hold implements answers.
-func (p *brokerProxy) Hold() { p.set(func() { p.held = true }) }
+// Hold implements Link.
+func (p *Proxy) Hold() { p.set(func() { p.held = true }) }
 
-// Release implements answers.
-func (p *brokerProxy) Release() { p.set(func() { p.held = false }) }
+// Release implements Link.
+func (p *Proxy) Release() { p.set(func() { p.held = false }) }
 
-// Delay implements answers.
-func (p *brokerProxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
+// Delay implements Link.
+func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
 
 // Cut closes every connection.
-func (p *brokerProxy) Cut() {
+func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for client, broker := range p.clients {
@@ -159,7 +150,7 @@ func (p *brokerProxy) Cut() {
 }
 
 // Tell sends bytes to every client as if they came from the broker.
-func (p *brokerProxy) Tell(t *testing.T, b []byte) {
+func (p *Proxy) Tell(t *testing.T, b []byte) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()

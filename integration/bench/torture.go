@@ -166,7 +166,7 @@ func (run *tortureRun) measure(ctx context.Context) (figures, error) {
 		return nil, err
 	}
 	written := run.written.Load()
-	done, err := await(ctx, finishLimit, 10*time.Millisecond, func() (bool, error) {
+	done, err := await(ctx, max(10*time.Second, run.free), 10*time.Millisecond, func() (bool, error) {
 		if run.ledger.published.Load() < written {
 			return false, nil
 		}
@@ -179,6 +179,7 @@ func (run *tortureRun) measure(ctx context.Context) (figures, error) {
 	if done {
 		return f, run.ledger.check(int(written))
 	}
+	f["left"] = float64(written - run.ledger.published.Load())
 	return f, run.ledger.checkPart(int(written))
 }
 

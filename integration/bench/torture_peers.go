@@ -21,6 +21,8 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
+const wmName = "watermill-sql forwarder"
+
 // torturedOnes are the competitors of section torture. All publish to a ledger.
 var torturedOnes = []struct {
 	name string
@@ -29,7 +31,7 @@ var torturedOnes = []struct {
 	{oursName, tortureOurs},
 	{handName, tortureHand},
 	{"River", tortureRiver},
-	{"watermill-sql forwarder", tortureWatermill},
+	{wmName, tortureWatermill},
 }
 
 // tortureOurs has a relay with its defaults in another program than the producers: so there is no

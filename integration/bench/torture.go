@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	tortureLoad   = 8               // producers
-	tortureBatch  = 500             // rows of a claim, for all competitors that have the setting
-	torturePause  = handPause       // between two looks, likewise
-	reportsAtOnce = 3               // they begin one after the other
-	reportTime    = 2 * time.Minute // of each report
-	claimWindow   = 10 * time.Second
+	tortureLoad   = 32               // producers: enough for the rate where a transaction takes 40 ms
+	tortureBatch  = 500              // rows of a claim, for all competitors that have the setting
+	torturePause  = handPause        // between two looks, likewise
+	reportsAtOnce = 3                // they begin one after the other
+	reportTime    = 2 * time.Minute  // of each report
+	claimWindow   = 10 * time.Second // of which a sample has the percentile
 )
 
-// tortured is a competitor in tables of its own.
+// tortured is a competitor in tables of its own. Its claims are in the timer of the run.
 type tortured struct {
 	tables []string // those whose dead rows are counted
-	claims func(sql string) bool
 	begin  func(ctx context.Context) (pgx.Tx, error)
 	// insert inserts event n in the transaction of an order.
 	insert func(ctx context.Context, tx pgx.Tx, n int) error
@@ -72,7 +71,7 @@ func (s tortureSample) backlog() int64 { return max(0, s.written-s.published) }
 // because one that breaks down would take the CPU of the others. Each has the same producers, and
 // a fifteenth of the reports' time without reports before and after them.
 func runTorture(ctx context.Context, e *env) error {
-	e.section.How = fmt.Sprintf("%d events a second; reports for %s.", e.opts.rate, e.opts.torture)
+	e.section.How = fmt.Sprintf("%d events a second, reports for %.3g minutes.", e.opts.rate, e.opts.torture.Minutes())
 	t := e.table("beside long reports", "events/s", "backlog, most", "backlog at end", "claim p99 ms, no reports",
 		"claim p99 ms, reports", "dead rows, most", "HOT", "CPU µs/event")
 	var all []tortureSample

@@ -35,7 +35,7 @@ func drawTorture(file string, all []tortureSample) error {
 // The picture has three panels, one below the other, in pixels.
 const (
 	pictureWidth = 820
-	panelLeft    = 70
+	panelLeft    = 60
 	panelRight   = 800
 	panelTop     = 76 // of the first one
 	panelHeight  = 130
@@ -50,7 +50,7 @@ var torturePanels = []struct {
 	of    func(tortureSample) float64
 }{
 	{"events that wait to be published", 1, func(s tortureSample) float64 { return float64(s.backlog()) }},
-	{"p99 of a claim, ms", 1, func(s tortureSample) float64 { return s.claimP99 }},
+	{"p99 of the claims of ten seconds, ms", 1, func(s tortureSample) float64 { return s.claimP99 }},
 	{"dead rows that VACUUM must keep", 100, func(s tortureSample) float64 { return float64(s.dead) }},
 }
 
@@ -121,13 +121,24 @@ func drawAxes(b *bytes.Buffer, title string, top int, end time.Duration, floor, 
 	for d := range int(decades) + 1 {
 		v := floor * math.Pow(10, float64(d))
 		fmt.Fprintf(b, `  <path class="grid" d="M%d %.1fH%d"/><text class="axis" x="%d" y="%.1f" text-anchor="end">%s</text>
-`, panelLeft, scaleY(v), panelRight, panelLeft-8, scaleY(v)+4, show("", v))
+`, panelLeft, scaleY(v), panelRight, panelLeft-8, scaleY(v)+4, shortNumber(v))
 	}
 	step := max(time.Minute, (end / 8).Round(time.Minute))
 	for at := time.Duration(0); at <= end; at += step {
 		fmt.Fprintf(b, `  <text class="axis" x="%.1f" y="%d" text-anchor="middle">%.0f min</text>
 `, scaleX(at), top+panelHeight+18, at.Minutes())
 	}
+}
+
+// shortNumber writes a power of ten.
+func shortNumber(v float64) string {
+	switch {
+	case v >= 1e6:
+		return show("", v/1e6) + " M"
+	case v >= 1e3:
+		return show("", v/1e3) + " k"
+	}
+	return show("", v)
 }
 
 // drawReports shades the time of the reports.

@@ -160,6 +160,13 @@ bench-before: ## measure producers and drains against another commit, in turns (
 	@eval "$$(SERVICES_DURABLE=1 scripts/services up postgres)"; scripts/bench-before '$(COMMIT)' $(ROUNDS) $(BENCHFLAGS); \
 	echo "the databases still run durably: SERVICES_DURABLE=0 make services-up speeds tests up again"
 
+# The server is private: other databases and other settings would change the figures.
+.PHONY: torture
+torture: ## four relays beside long reports, an hour, into torture.svg and torture.csv (BENCHFLAGS=, e.g. '-minutes 1')
+	@unset OUTBOX_TEST_POSTGRES18; export SERVICES_LIB="$${SERVICES_LIB:-$${SERVICES_DIR:-$(CURDIR)/.services}/lib}" SERVICES_DIR="$(CURDIR)/.services/torture" \
+	SERVICES_PORT_SHIFT=400 SERVICES_DURABLE=1; trap 'scripts/services wipe postgres18' EXIT; eval "$$(scripts/services up postgres18)"; \
+	OUTBOX_TEST_POSTGRES="$$OUTBOX_TEST_POSTGRES18" go run ./integration/bench -sections torture -samples torture.csv -picture torture.svg $(BENCHFLAGS)
+
 .PHONY: bench-go
 bench-go: ## the Go benchmarks of all modules, on databases that sync every commit (BENCH=regexp, BENCHTIME=, COUNT=)
 	@eval "$$(SERVICES_DURABLE=1 scripts/services up)"; \

@@ -30,14 +30,20 @@ func TestBenchRun(t *testing.T) {
 	}
 	t.Setenv("OUTBOX_BENCH_DEBEZIUM", strings.TrimSpace(string(debezium)))
 	dir := t.TempDir()
+	var all []string
+	for _, s := range sections {
+		all = append(all, s.name)
+	}
 	args := []string{
-		"-rounds", "1", "-json", filepath.Join(dir, "bench.json"), "-page", filepath.Join(dir, "page.md"),
+		"-sections", strings.Join(all, ","), "-rounds", "1", "-json", filepath.Join(dir, "bench.json"), "-page",
+		filepath.Join(dir, "page.md"),
 	}
 	opts, err := parseOptions(args, os.Getenv, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	opts.duration, opts.events, opts.limit, opts.keys = 20*time.Millisecond, 300, 20*time.Second, 50
+	opts.torture, opts.rate = 1500*time.Millisecond, 200
 	var page strings.Builder
 	for _, s := range sections {
 		page.WriteString("before " + s.name + "\n\n<!-- begin: " + s.name + " -->\nof last year\n<!-- end: " + s.name +

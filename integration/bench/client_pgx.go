@@ -56,12 +56,14 @@ func (c *pgxClient) Alone(ctx context.Context) error {
 }
 
 func (c *pgxClient) SecondRow(ctx context.Context, row secondRow) error {
-	return c.order(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
+	return c.order(ctx, func(tx pgx.Tx) error { return insertSecondRow(ctx, tx, row) })
+}
+
+func insertSecondRow(ctx context.Context, tx pgx.Tx, row secondRow) error {
+	_, err := tx.Exec(ctx, `
 INSERT INTO bench_outbox (id, topic, type, key, payload, available_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			row.ID, row.Topic, row.Type, row.Key, row.Payload, row.At, row.At)
-		return err
-	})
+		row.ID, row.Topic, row.Type, row.Key, row.Payload, row.At, row.At)
+	return err
 }
 
 func (c *pgxClient) Publish(ctx context.Context, events ...core.Event) error {

@@ -39,13 +39,15 @@ const (
 var sections = []struct {
 	name string
 	run  func(ctx context.Context, e *env) error
+	long bool // runs only when it is named
 }{
-	{"produce", runProduce},
-	{"drain", runDrain},
-	{"steady", runSteady},
-	{"latency", runLatency},
-	{"wake", runWake},
-	{"peers", runPeers},
+	{name: "produce", run: runProduce},
+	{name: "drain", run: runDrain},
+	{name: "steady", run: runSteady},
+	{name: "latency", run: runLatency},
+	{name: "wake", run: runWake},
+	{name: "peers", run: runPeers},
+	{name: "torture", run: runTorture, long: true},
 }
 
 func main() {
@@ -57,7 +59,7 @@ func main() {
 
 // options are the flags, the servers, and the sizes that -short makes small.
 type options struct {
-	sections                        []string // empty: all
+	sections                        []string // empty: all but long ones
 	only                            *regexp.Regexp
 	rounds                          int
 	json, page, cpuProfile, compare string // files and a folder
@@ -69,6 +71,10 @@ type options struct {
 	events   int           // of a backlog
 	limit    time.Duration // of a drain; a slower one is reported with what it did by then
 	keys     int           // of the producers' ordered events
+
+	torture          time.Duration // of the reports of section torture, for each competitor
+	rate             int           // of its producers, in events a second
+	samples, picture string        // its files
 }
 
 // run is the whole program.
@@ -104,7 +110,8 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 	}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	names := f.String("sections", "", "comma-separated `names`: "+strings.Join(known, ",")+" (default all)")
+	names := f.String("sections", "", "comma-separated `names`: "+strings.Join(known, ",")+
+		" (default all but torture)")
 	only := f.String("only", "", "`regexp`: only competitors whose names match; ratios to others are left out")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds; figures are medians over them")
 	short := f.Bool("short", false, "a quick look: one small round of everything")
@@ -114,9 +121,14 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 		"whose time it is")
 	f.StringVar(&o.compare, "compare", "", "measure nothing: print the ratios of the files before-N.json and "+
 		"present-N.json of this `folder`")
+	minutes := f.Int("minutes", 15, "section torture: how long there are reports, for each competitor")
+	f.IntVar(&o.rate, "rate", 800, "section torture: events a second")
+	f.StringVar(&o.samples, "samples", "", "section torture: write what was seen each second to this CSV `file`")
+	f.StringVar(&o.picture, "picture", "", "section torture: draw it in this SVG `file`")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
+	o.torture = time.Duration(*minutes) * time.Minute
 	if *short {
 		o.rounds, o.duration, o.events, o.limit, o.keys = 1, 100*time.Millisecond, 5000, 2*time.Second, 1000
 	}
@@ -135,8 +147,8 @@ func parseOptions(args []string, getenv func(string) string, stderr io.Writer) (
 	switch {
 	case f.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case o.rounds <= 0:
-		return o, errors.New("-rounds must be more than 0")
+	case o.rounds <= 0 || *minutes <= 0 || o.rate <= 0:
+		return o, errors.New("-rounds, -minutes and -rate must be more than 0")
 	case o.postgres == "" && o.compare == "":
 		return o, errors.New("OUTBOX_TEST_POSTGRES names no server: run `make bench`, or " +
 			"`eval \"$(SERVICES_DURABLE=1 scripts/services up postgres)\"` first")
@@ -163,13 +175,13 @@ func measure(ctx context.Context, opts options, stdout, stderr io.Writer) (repor
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
 	report = &Report{Date: time.Now().UTC().Format(time.DateOnly), Machine: e.machine, Rounds: opts.rounds}
-	fmt.Fprintln(stdout, report.line())
+	fmt.Fprintln(stdout, report.line(""))
 	if !e.durable {
 		fmt.Fprintln(stdout, "WARNING: this server does not sync commits: times mean nothing, and ratios little. Use "+
 			"`make bench`.")
 	}
 	for _, s := range sections {
-		if len(opts.sections) > 0 && !slices.Contains(opts.sections, s.name) {
+		if named := slices.Contains(opts.sections, s.name); !named && (len(opts.sections) > 0 || s.long) {
 			continue
 		}
 		e.section = &Section{Name: s.name}

@@ -73,7 +73,7 @@ func (r *Report) writePage(file string) error {
 		if !found || !ended {
 			return fmt.Errorf("%s lacks the markers of section %s", file, s.Name)
 		}
-		text = head + begin + "\n" + r.line() + "\n\n" + s.forPage().markdown() + "\n" + end + tail
+		text = head + begin + "\n" + r.line(s.How) + "\n\n" + s.forPage().markdown() + "\n" + end + tail
 	}
 	return os.WriteFile(file, []byte(text), 0o644)
 }

@@ -22,6 +22,14 @@ type riverArgs struct {
 
 func (riverArgs) Kind() string { return benchTopic }
 
+func newRiverArgs(n int) riverArgs {
+	p := newPayload(n)
+	return riverArgs{N: string(p[6:14]), Pad: string(p[23 : len(p)-2])}
+}
+
+// riverWorkers is the number of workers from which on more make River no faster.
+const riverWorkers = 2000
+
 // riverWorker publishes an event.
 type riverWorker struct {
 	river.WorkerDefaults[riverArgs]
@@ -61,11 +69,7 @@ func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both []drainer, 
 	for first := 0; first < e.opts.events; first += batch {
 		var all []river.InsertManyParams
 		for n := first; n < min(first+batch, e.opts.events); n++ {
-			p := newPayload(n)
-			all = append(all, river.InsertManyParams{Args: riverArgs{
-				N:   string(p[6:14]),
-				Pad: string(p[23 : len(p)-2]),
-			}})
+			all = append(all, river.InsertManyParams{Args: newRiverArgs(n)})
 		}
 		if _, err := client.InsertManyFast(ctx, all); err != nil {
 			return both, err
@@ -75,7 +79,7 @@ func newRiver(ctx context.Context, e *env, pool *pgxpool.Pool) (both []drainer, 
 		return both, err
 	}
 	standard := &riverRelay{e: e, pool: pool, workers: 100}
-	best := &riverRelay{e: e, pool: pool, workers: 2000, fetch: time.Millisecond}
+	best := &riverRelay{e: e, pool: pool, workers: riverWorkers, fetch: time.Millisecond}
 	return []drainer{
 		{name: "River, defaults", seed: standard.seed, drain: standard.drain},
 		{name: "River, best settings", seed: best.seed, drain: best.drain},

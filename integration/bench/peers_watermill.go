@@ -19,6 +19,13 @@ const (
 	wmOffsets = `"watermill_offsets_forwarder"`
 )
 
+// Queries that count the messages before and behind the acknowledged offset.
+const (
+	wmAcked   = `SELECT count(*) FROM ` + wmTable + ` m WHERE (m.transaction_id, m."offset") <= ` + wmOffset
+	wmUnacked = `SELECT count(*) FROM ` + wmTable + ` m WHERE (m.transaction_id, m."offset") > ` + wmOffset
+	wmOffset  = `(SELECT last_processed_transaction_id, offset_acked FROM ` + wmOffsets + `)`
+)
+
 // wmRelay is Watermill's own outbox: its Forwarder, which reads envelopes from a table of
 // watermill-sql.
 type wmRelay struct {
@@ -125,8 +132,7 @@ func (w *wmRelay) drain(ctx context.Context, l *ledger, limit time.Duration,
 	events := w.e.opts.events
 	acked := func() (int, error) {
 		// The acknowledged offset is visible to others once its batch has committed.
-		n, err := w.e.count(ctx, "SELECT count(*) FROM "+wmTable+` m WHERE (m.transaction_id, m."offset") <=
-  (SELECT last_processed_transaction_id, offset_acked FROM `+wmOffsets+")")
+		n, err := w.e.count(ctx, wmAcked)
 		return int(n), err
 	}
 	done, err := await(ctx, limit, time.Millisecond, func() (bool, error) {

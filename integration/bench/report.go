@@ -27,6 +27,7 @@ type Report struct {
 type Section struct {
 	Name   string   `json:"name"`
 	Tables []*Table `json:"tables"`
+	How    string   `json:"how,omitempty"` // of a section without rounds
 }
 
 // Table has one row for each competitor.
@@ -177,9 +178,9 @@ func show(column string, v float64) string {
 	switch {
 	case strings.HasPrefix(column, "÷"), column == "aim", column == "round trips":
 		return fmt.Sprintf("%.2f", v)
-	case column == "finished", column == "fast path":
+	case column == "finished", column == "fast path", column == "HOT":
 		return fmt.Sprintf("%.0f %%", v)
-	case strings.HasPrefix(column, "p") && v < 100:
+	case (strings.HasPrefix(column, "p") || strings.Contains(column, "p99 ms")) && v < 100:
 		return fmt.Sprintf("%.1f", v)
 	}
 	s := fmt.Sprintf("%.0f", v)
@@ -254,9 +255,12 @@ func (t *Table) cell(r *Row, column string) string {
 	return strings.Join(append(all, fmt.Sprintf("%.2f", v)), " ")
 }
 
-// line says when and where the figures were measured.
-func (r *Report) line() string {
-	return fmt.Sprintf("%s, %s; medians of %d rounds.", r.Date, r.Machine, r.Rounds)
+// line says when, where and how the figures of a section were measured.
+func (r *Report) line(how string) string {
+	if how == "" {
+		how = fmt.Sprintf("medians of %d rounds.", r.Rounds)
+	}
+	return fmt.Sprintf("%s, %s; %s", r.Date, r.Machine, how)
 }
 
 // save writes the files that the options name.

@@ -176,6 +176,14 @@ func (c *nativeCore) OnRollback(key any, fn func(to core.RecorderMark)) {
 	c.of.tracker.OnRollback(key, fn)
 }
 
+// Flush writes the events that wait: see sqltx.Flush.
+func (c *nativeCore) Flush(ctx context.Context) error {
+	if c.of.closed {
+		return doneError(pgx.ErrTxClosed)
+	}
+	return c.of.session.flush(ctx, "Flush")
+}
+
 // Err implements core.Tx.
 func (c *nativeCore) Err() error {
 	t := c.of
@@ -186,9 +194,9 @@ func (c *nativeCore) Err() error {
 	switch {
 	case t.refused != nil:
 		return fmt.Errorf("%w: %w", core.ErrTxAborted, t.refused)
-	case t.conn.IsClosed():
+	case t.session.closed():
 		return fmt.Errorf("%w: %w", core.ErrTxAborted, errConnClosed)
-	case t.status() == statusFailed:
+	case t.session.status() == statusFailed:
 		return fmt.Errorf("%w: an earlier statement failed", core.ErrTxAborted)
 	}
 	return nil

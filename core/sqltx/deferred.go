@@ -107,6 +107,9 @@ func Flush(ctx context.Context, tx core.Tx) error {
 	if own, ok := tx.(*Tx); ok && own.watch || !tx.Tracked() || tx.Dialect() != core.Postgres {
 		return nil
 	}
+	if keeper, ok := tx.(interface{ Flush(context.Context) error }); ok {
+		return keeper.Flush(ctx)
+	}
 	var f flush
 	_, err := tx.Exec(context.WithValue(ctx, flushKey{}, &f), flushQuery)
 	if f.seen { // the answer is no result of a statement

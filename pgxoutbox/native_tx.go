@@ -47,7 +47,6 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 func (t *nativeTx) look() {
 	if !t.closed && t.session.status() == statusNone {
 		t.tracker.Observe("COMMIT", nil)
-		t.tracker.Resolve(false)
 	}
 }
 

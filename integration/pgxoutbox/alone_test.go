@@ -123,10 +123,10 @@ func TestPgxClaimSettings(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+	for _, m := range sqlModes {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			db := f.db
 			db.Connect = func(cfg pgx.ConnConfig) driver.Connector {
 				cfg.DefaultQueryExecMode = m.mode
@@ -139,10 +139,13 @@ func TestPgxClaimSettings(t *testing.T) {
 			fixture.Check(t, f.pid(pool) == pid, "the connection was closed")
 		})
 	}
-	for _, mode := range poolerModes {
-		t.Run("PgBouncer, "+mode.String(), func(t *testing.T) {
+	for _, p := range poolerModes {
+		if p.native {
+			continue
+		}
+		t.Run("PgBouncer, "+p.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlightsOn(t, testdb.PgBouncer(t), mode)
+			f := newFlightsOn(t, testdb.PgBouncer(t), p)
 			pool, _ := f.open(pgxoutbox.Config{})
 			defer pool.Close()
 			try(t, f, pool, "on auto read committed")
@@ -154,10 +157,10 @@ func TestPgxClaimSettings(t *testing.T) {
 // other places. Rows that are returned are claimed.
 func TestPgxClaimIsCut(t *testing.T) {
 	t.Parallel()
-	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+	for _, m := range sqlModes {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			f.warm = rand.IntN(3) // the claim is prepared with its second execution, or sent by its name
 			t.Logf("after %d claims", f.warm)
 			one := func(write, read int) (wrote, got int) {
@@ -207,10 +210,10 @@ func TestPgxClaimIsCut(t *testing.T) {
 // on with another connection, which a late cancel request cannot hit.
 func TestPgxClaimIsCancelled(t *testing.T) {
 	t.Parallel()
-	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+	for _, m := range sqlModes {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			f.add()
 			pool, _ := f.open(pgxoutbox.Config{CancelGrace: time.Minute})
 			defer pool.Close()
@@ -250,7 +253,7 @@ func TestPgxClaimIsCancelled(t *testing.T) {
 // A context that has ended sends nothing.
 func TestPgxClaimWithoutTime(t *testing.T) {
 	t.Parallel()
-	f := newFlights(t, pgx.QueryExecModeCacheStatement)
+	f := newFlights(t, sqlModes[0])
 	pool, last := f.open(pgxoutbox.Config{})
 	defer pool.Close()
 	conn, err := pool.Conn(t.Context())
@@ -270,10 +273,10 @@ func TestPgxClaimWithoutTime(t *testing.T) {
 // If COMMIT is refused, the claim fails, although its rows were read.
 func TestPgxClaimIsRefusedByCommit(t *testing.T) {
 	t.Parallel()
-	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+	for _, m := range sqlModes {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			f.add()
 			fixture.MustExec(t, f.direct, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 				$$ BEGIN RAISE 'not now'; END $$`)
@@ -301,7 +304,7 @@ func TestPgxClaimAfterTheConnectionDied(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, pgx.QueryExecModeCacheStatement)
+			f := newFlights(t, sqlModes[0])
 			f.add()
 			db := f.db
 			db.Connect = func(cfg pgx.ConnConfig) driver.Connector {

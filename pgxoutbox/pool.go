@@ -44,6 +44,11 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx
 // gets has died unused, it takes another one. The result behaves as pgx's transaction, with these
 // differences:
 //
+//   - Events go to the server with COMMIT, or before a statement that might see that they are not
+//     there yet. Their errors then come from Commit or from that statement. Event.Eager chooses
+//     otherwise for one event. Begin, Conn and LargeObjects of the transaction, and texts that are
+//     not known, make Publish write at once until the transaction ends.
+//   - With DeferBegin, BEGIN goes with the first statement.
 //   - Commit with a context that has ended sends ROLLBACK instead of closing the connection.
 //     Rollback, and both ends of a nested transaction, are sent even if their context has ended.
 //   - A nested transaction whose savepoint cannot be released is rolled back. If that cannot be

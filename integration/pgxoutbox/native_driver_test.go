@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -164,9 +165,13 @@ func (c *nativeConn) Prepare(query string) (driver.Stmt, error) {
 
 var nativeStmts atomic.Int64
 
-// PrepareContext prepares a statement under a name, which is then executed as pgx executes names.
+// PrepareContext prepares a statement, which is then executed as pgx executes names. The name of a
+// statement that may be more than a look is its text.
 func (c *nativeConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	name := fmt.Sprint("stmt_", nativeStmts.Add(1))
+	name := query
+	if strings.HasPrefix(query, "SELECT") {
+		name = fmt.Sprint("stmt_", nativeStmts.Add(1))
+	}
 	if c.tx != nil {
 		_, err := c.tx.Prepare(ctx, name, query)
 		return &nativeStmt{c, name}, err

@@ -267,11 +267,11 @@ func TestPgxFlightWhoseInsertIsForgottenUnseen(t *testing.T) {
 		fixture.MustExec(t, f.direct, `CREATE FUNCTION forget() RETURNS int LANGUAGE plpgsql AS
 			$$ BEGIN EXECUTE 'DEALLOCATE ALL'; RETURN 1; END $$`)
 		k := f.keeper(pgxoutbox.Config{})
+		pid := k.pid(k.pool)
 		for range 3 {
 			_, _, err := k.try(event("k"))
 			fixture.NoError(t, err)
 		}
-		pid := k.pid(k.pool)
 		tx := k.begin(k.pool, nil)
 		tx.exec("SELECT forget()")
 		fixture.NoError(t, tx.Commit())

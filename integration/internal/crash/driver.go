@@ -104,7 +104,8 @@ func (c sqliteConnector) Driver() driver.Driver {
 // left, or after.
 type trappedNet struct {
 	net.Conn
-	trap *trap
+	trap   *trap
+	flight bool // what is written now has a COMMIT in it
 }
 
 // commits are the forms of COMMIT: a simple query of PostgreSQL, and COM_QUERY of MariaDB.
@@ -114,7 +115,10 @@ func (c *trappedNet) Write(b []byte) (int, error) {
 	up := bytes.ToUpper(b)
 	for _, commit := range commits {
 		at := bytes.Index(up, commit)
-		if at < 0 || !c.trap.due(InsideCommit) {
+		if c.flight {
+			at, commit = 0, b
+		}
+		if at < 0 || len(commit) < 2 || !c.trap.due(InsideCommit) {
 			continue
 		}
 		r := c.trap.random()

@@ -134,6 +134,9 @@ var _ core.Tx = (*nativeCore)(nil)
 
 // Exec implements core.Tx.
 func (c *nativeCore) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	if !c.of.closed && sqltx.FlushAsked(ctx) {
+		return 0, c.of.session.flush(ctx, "Flush")
+	}
 	n, err := querier{c.of}.Exec(ctx, query, args...)
 	return n, doneError(err)
 }
@@ -174,14 +177,6 @@ func (c *nativeCore) OnOutcome(fn func(core.Outcome)) { c.of.tracker.OnOutcome(f
 // OnRollback implements sqltx.Tracker's OnRollback.
 func (c *nativeCore) OnRollback(key any, fn func(to core.RecorderMark)) {
 	c.of.tracker.OnRollback(key, fn)
-}
-
-// Flush writes the events that wait: see sqltx.Flush.
-func (c *nativeCore) Flush(ctx context.Context) error {
-	if c.of.closed {
-		return doneError(pgx.ErrTxClosed)
-	}
-	return c.of.session.flush(ctx, "Flush")
 }
 
 // Err implements core.Tx.

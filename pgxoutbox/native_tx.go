@@ -140,20 +140,20 @@ func (t *nativeTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 		return errRows{err}, err
 	}
 	rows, err := t.conn.Query(ctx, sql, args...)
-	switch {
-	case done == nil:
-		return rows, err
-	case err != nil:
-		done(pgconn.CommandTag{}, err)
-		return rows, err
-	}
-	return &watchedRows{Rows: rows, done: done}, nil
+	return watched(rows, err, done), err
 }
 
 // QueryRow implements pgx.Tx.
 func (t *nativeTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, _ := t.Query(ctx, sql, args...)
-	return watchedRow{rows}
+	taken, done, err := t.before(ctx, sql, args)
+	switch {
+	case taken, err != nil:
+		return watchedRow{errRows{err}}
+	case done == nil:
+		return t.conn.QueryRow(ctx, sql, args...)
+	}
+	rows, err := t.conn.Query(ctx, sql, args...)
+	return watchedRow{watched(rows, err, done)}
 }
 
 // Prepare implements pgx.Tx.

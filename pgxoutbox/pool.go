@@ -17,8 +17,8 @@ import (
 // begun on a connection of Acquire, AcquireFunc or AcquireAllIdle, or by a batch of SendBatch, is
 // not tracked; see Publish.
 //
-// Open and OpenPool return one, and NewPool makes one of a pool that is there already. It may be used by several goroutines. Several Pools on the same
-// *pgxpool.Pool count as the same.
+// Open and OpenPool open one, and NewPool makes one of a pool that is there already. It may be used
+// by several goroutines. Several Pools on the same *pgxpool.Pool count as the same.
 type Pool struct{ *pgxpool.Pool }
 
 // NewPool returns the Pool on pool. Closing either closes both. BEGIN costs a round trip, unless pool

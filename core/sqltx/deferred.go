@@ -107,9 +107,6 @@ func Flush(ctx context.Context, tx core.Tx) error {
 	if own, ok := tx.(*Tx); ok && own.watch || !tx.Tracked() || tx.Dialect() != core.Postgres {
 		return nil
 	}
-	if keeper, ok := tx.(interface{ Flush(context.Context) error }); ok {
-		return keeper.Flush(ctx)
-	}
 	var f flush
 	_, err := tx.Exec(context.WithValue(ctx, flushKey{}, &f), flushQuery)
 	if f.seen { // the answer is no result of a statement
@@ -117,6 +114,11 @@ func Flush(ctx context.Context, tx core.Tx) error {
 	}
 	return err
 }
+
+// FlushAsked reports whether a statement with this context is that of Flush. It is for transactions
+// that keep inserts and do not run on a connection of Connector: they write what they keep, and do
+// not send the statement.
+func FlushAsked(ctx context.Context) bool { return ctx.Value(flushKey{}) != nil }
 
 // flush answers flushQuery.
 func (c *trackingConn) flush(ctx context.Context, f *flush) {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/adapters"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
@@ -231,6 +232,68 @@ func TestCommitIsHeardWhateverIsRun(t *testing.T) {
 	}
 }
 
+// Events that wait are written before each thing that may see them.
+func TestNativeWaysToSeeEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.exec("CREATE TABLE seen AS SELECT event_id FROM outbox_event WITH NO DATA")
+	w.exec("ALTER TABLE seen ADD FOREIGN KEY (event_id) REFERENCES outbox_event (event_id)")
+	const count = "SELECT count(*) FROM outbox_event"
+	for name, see := range map[string]func(ctx context.Context, tx pgx.Tx, h *heard) (n int, err error){
+		"QueryRow": func(ctx context.Context, tx pgx.Tx, _ *heard) (n int, err error) {
+			return n, tx.QueryRow(ctx, count).Scan(&n)
+		},
+		"SendBatch": func(ctx context.Context, tx pgx.Tx, _ *heard) (n int, err error) {
+			b := &pgx.Batch{}
+			b.Queue("SELECT 1")
+			b.Queue(count).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+			return n, tx.SendBatch(ctx, b).Close()
+		},
+		"a name": func(ctx context.Context, tx pgx.Tx, _ *heard) (n int, err error) {
+			if _, err := tx.Prepare(ctx, "select", count); err != nil {
+				return 0, err
+			}
+			return n, tx.QueryRow(ctx, "select").Scan(&n)
+		},
+		"a name in a batch": func(ctx context.Context, tx pgx.Tx, _ *heard) (n int, err error) {
+			if _, err := tx.Prepare(ctx, "values", count); err != nil {
+				return 0, err
+			}
+			b := &pgx.Batch{}
+			b.Queue("values").QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+			return n, tx.SendBatch(ctx, b).Close()
+		},
+		"CopyFrom": func(ctx context.Context, tx pgx.Tx, h *heard) (n int, err error) {
+			copied, err := tx.CopyFrom(ctx, pgx.Identifier{"seen"}, []string{"event_id"}, pgx.CopyFromRows([][]any{{h.id}}))
+			return int(copied), err
+		},
+		"Conn": func(ctx context.Context, tx pgx.Tx, _ *heard) (n int, err error) {
+			return n, tx.Conn().QueryRow(ctx, count).Scan(&n)
+		},
+		"Flush": func(ctx context.Context, tx pgx.Tx, _ *heard) (n int, err error) {
+			own, err := pgxoutbox.TxOf(ctx, tx)
+			if err != nil {
+				return 0, err
+			}
+			if err := sqltx.Flush(ctx, struct{ core.Tx }{own}); err != nil {
+				return 0, err
+			}
+			return n, tx.QueryRow(ctx, "SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND mode = $2 "+
+				"AND pid = pg_backend_pid()", "outbox_event", "RowExclusiveLock").Scan(&n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{T: t, pool: w.pool, ob: w.ob}
+			tx := w.begin()
+			defer tx.Rollback(t.Context())
+			h := w.mustPublish(tx)
+			n, err := see(t.Context(), tx, h)
+			w.check(err)
+			fixture.Check(t, n == 1, "%d events, want 1", n)
+		})
+	}
+}
+
 // Statements as text end a transaction, or a part of it, without the knowledge of pgx. An event
 // that is reported as committed is in the table. An event that is reported as rolled back is not.
 func TestControlBehindTheBackOfPGX(t *testing.T) {
@@ -401,6 +464,7 @@ func TestEndsOfTransactions(t *testing.T) {
 	}
 	for name, end := range map[string]func(w *world, tx pgx.Tx) core.Outcome{
 		"twice": func(w *world, tx pgx.Tx) core.Outcome {
+			early := tx.LargeObjects()
 			w.check(tx.Commit(ctx))
 			for _, err := range []error{tx.Commit(ctx), tx.Rollback(ctx)} {
 				fixture.Check(w, errors.Is(err, pgx.ErrTxClosed), "the second end: %v", err)
@@ -408,9 +472,10 @@ func TestEndsOfTransactions(t *testing.T) {
 			if _, err := tx.Exec(ctx, "SELECT 1"); !errors.Is(err, pgx.ErrTxClosed) {
 				w.Errorf("a statement after the end: %v", err)
 			}
-			lo := tx.LargeObjects()
-			if _, err := lo.Create(ctx, 0); !errors.Is(err, pgx.ErrTxClosed) {
-				w.Errorf("a large object after the end: %v", err)
+			for _, lo := range []pgx.LargeObjects{early, tx.LargeObjects()} {
+				if _, err := lo.Create(ctx, 0); !errors.Is(err, pgx.ErrTxClosed) {
+					w.Errorf("a large object after the end: %v", err)
+				}
 			}
 			return core.Committed
 		},

@@ -244,7 +244,8 @@ func TestPgxFlightWhoseInsertIsForgotten(t *testing.T) {
 func TestPgxFlightWhoseSessionIsReset(t *testing.T) {
 	t.Parallel()
 	resets := 0
-	k := newFlights(t, protocol{mode: pgx.QueryExecModeSimpleProtocol}).keeper(pgxoutbox.Config{Options: []stdlib.OptionOpenDB{
+	f := newFlights(t, protocol{mode: pgx.QueryExecModeSimpleProtocol})
+	k := f.keeper(pgxoutbox.Config{Options: []stdlib.OptionOpenDB{
 		stdlib.OptionResetSession(func(ctx context.Context, conn *pgx.Conn) error {
 			resets++
 			_, err := conn.Exec(ctx, "DISCARD ALL")

@@ -112,13 +112,13 @@ type trappedNet struct {
 var commits = [][]byte{[]byte("Q\x00\x00\x00\x0bCOMMIT\x00"), []byte("\x07\x00\x00\x00\x03COMMIT")}
 
 func (c *trappedNet) Write(b []byte) (int, error) {
-	up := bytes.ToUpper(b)
-	for _, commit := range commits {
+	up, forms := bytes.ToUpper(b), commits
+	if c.flight {
+		forms = [][]byte{up}
+	}
+	for _, commit := range forms {
 		at := bytes.Index(up, commit)
-		if c.flight {
-			at, commit = 0, b
-		}
-		if at < 0 || len(commit) < 2 || !c.trap.due(InsideCommit) {
+		if at < 0 || !c.trap.due(InsideCommit) {
 			continue
 		}
 		r := c.trap.random()

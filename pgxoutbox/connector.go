@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,9 +69,8 @@ func (unusable) Connect(context.Context) (driver.Conn, error) { return nil, errC
 func (unusable) Driver() driver.Driver                        { return stdlib.GetDefaultDriver() }
 
 type connector struct {
-	cfg        Config
-	inner      driver.Connector
-	unprepared atomic.Bool // see statements
+	cfg   Config
+	inner driver.Connector
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -85,7 +83,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		_ = dc.Close()
 		return nil, fmt.Errorf("pgxoutbox: pgx made a connection of type %T", dc)
 	}
-	return &conn{std: std, session: newSession(std.Conn(), &c.cfg, &c.unprepared)}, nil
+	return &conn{std: std, session: newSession(std.Conn(), &c.cfg)}, nil
 }
 
 func (c *connector) Driver() driver.Driver { return c.inner.Driver() }

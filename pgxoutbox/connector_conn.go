@@ -106,17 +106,12 @@ func (c *conn) before(
 	ctx context.Context, query string, named []driver.NamedValue, prepared bool,
 ) (taken bool, err error) {
 	s := c.session
-	if s.closed() || !s.inTx() && s.statements.none() {
-		return false, nil // stdlib returns the error
+	if !s.inTx() && s.statements.none() {
+		return false, nil
 	}
 	args := make([]any, len(named))
 	for i := range named {
 		args[i] = named[i].Value
-	}
-	if extended, known := s.extended(args, prepared); !known {
-		s.statements.doubt()
-	} else {
-		s.statements.shown(query, extended)
 	}
 	return s.before(ctx, query, args, prepared)
 }
@@ -129,10 +124,8 @@ func (c *conn) Prepare(query string) (driver.Stmt, error) {
 }
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if !c.session.closed() {
-		if err := c.session.beforePrepare(ctx); err != nil {
-			return nil, err
-		}
+	if err := c.session.beforePrepare(ctx); err != nil {
+		return nil, err
 	}
 	s, err := c.std.PrepareContext(ctx, query)
 	if err != nil {

@@ -22,8 +22,9 @@
 //
 // # Native pgx
 //
-// A Pool is a *pgxpool.Pool whose transactions are tracked. Publish records events in a pgx.Tx. The
-// outbox of New or Open works on the same pool, without database/sql:
+// A Pool is a *pgxpool.Pool whose transactions are tracked. Publish records events in a pgx.Tx. BEGIN
+// and the events are sent as by Connector; see DeferBegin. The outbox of New or Open works on the same
+// pool, without database/sql:
 //
 //	pool, ob, err := pgxoutbox.Open(ctx, dsn, pgxoutbox.OpenConfig{Publisher: publisher, AutoCreate: true})
 //	go ob.Run(ctx)

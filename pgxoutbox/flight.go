@@ -195,7 +195,7 @@ func (s *session) flight(ctx context.Context) (core.Outcome, error) {
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(in.Query, in.Args...)
-	batch.Queue("commit")
+	batch.Queue(commitText)
 	c := s.cancelWith(ctx)
 	in.sending()
 	// The context must not end the reading: the server would get the lock that it waits for later,

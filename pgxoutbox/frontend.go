@@ -24,9 +24,10 @@ import (
 // pgx may read on one goroutine while it writes on another. All else is used by the owner of the
 // connection between its statements.
 type frontend struct {
-	r   io.Reader
-	w   io.Writer
-	own *pgproto3.Frontend // whose reader and writer it is
+	r    io.Reader
+	w    io.Writer
+	own  *pgproto3.Frontend // whose reader and writer it is
+	pool *building          // shared by the connections of one configuration
 
 	owed   atomic.Pointer[string] // the BEGIN that is owed; nil: none
 	failed atomic.Bool            // the server did not execute the BEGIN that was sent
@@ -170,6 +171,9 @@ func extended(begin string) []byte {
 // customData is the name under which pgconn.PgConn.CustomData holds the frontend of a connection.
 const customData = "github.com/ormoutbox/ormoutbox/pgxoutbox"
 
+// sessionData is the name for the session of a connection of a pool of pgx.
+const sessionData = customData + " session"
+
 // install gives every connection that is made from cfg a frontend. Functions that cfg has already
 // are kept.
 func install(cfg *pgx.ConnConfig) {
@@ -180,6 +184,7 @@ func install(cfg *pgx.ConnConfig) {
 	}
 	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 		f := newFrontend(r, w, build)
+		f.pool = b
 		b.add(f)
 		return f.own
 	}
@@ -207,6 +212,8 @@ func frontendOf(conn *pgconn.PgConn) *frontend {
 // building are the frontends that were built and whose connection is not ready yet. Several may be
 // at once, and not every one gets a connection: a server refuses it, or another one is preferred.
 type building struct {
+	unprepared atomic.Bool // see statements
+
 	mu  sync.Mutex
 	all []weak.Pointer[frontend]
 }

@@ -46,7 +46,7 @@ func firstWord(text string) (pass, known bool) {
 	for n < len(text) && n <= longestWord && (text[n]|0x20 >= 'a' && text[n]|0x20 <= 'z') {
 		n++
 	}
-	if n > longestWord || n < len(text) && inWord(text[n]) {
+	if n > longestWord || n == len(text) || inWord(text[n]) { // a word alone may be the name of a prepared statement
 		return false, false
 	}
 	var upper [longestWord]byte

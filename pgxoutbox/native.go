@@ -134,6 +134,9 @@ var _ core.Tx = (*nativeCore)(nil)
 
 // Exec implements core.Tx.
 func (c *nativeCore) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	if !c.of.closed && sqltx.FlushAsked(ctx) {
+		return 0, c.of.session.flush(ctx, "Flush")
+	}
 	n, err := querier{c.of}.Exec(ctx, query, args...)
 	return n, doneError(err)
 }
@@ -186,9 +189,9 @@ func (c *nativeCore) Err() error {
 	switch {
 	case t.refused != nil:
 		return fmt.Errorf("%w: %w", core.ErrTxAborted, t.refused)
-	case t.conn.IsClosed():
+	case t.session.closed():
 		return fmt.Errorf("%w: %w", core.ErrTxAborted, errConnClosed)
-	case t.status() == statusFailed:
+	case t.session.status() == statusFailed:
 		return fmt.Errorf("%w: an earlier statement failed", core.ErrTxAborted)
 	}
 	return nil

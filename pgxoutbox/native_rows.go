@@ -6,6 +6,18 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+// watched returns the rows of a statement, with done called after it; nil: there is nothing to call.
+func watched(rows pgx.Rows, err error, done func(tag pgconn.CommandTag, err error)) pgx.Rows {
+	switch {
+	case done == nil:
+		return rows
+	case err != nil:
+		done(pgconn.CommandTag{}, err)
+		return rows
+	}
+	return &watchedRows{Rows: rows, done: done}
+}
+
 // watchedRows calls done when the rows are closed, because the result of the statement is known
 // then. pgx closes rows after the last one, and when a row cannot be read.
 type watchedRows struct {

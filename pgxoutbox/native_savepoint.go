@@ -116,29 +116,34 @@ func (s *nativeSavepoint) SendBatch(ctx context.Context, b *pgx.Batch) pgx.Batch
 // SendBatch implements pgx.Tx. Each text of the batch is judged.
 func (t *nativeTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if t.closed {
-		return t.inner.SendBatch(ctx, b)
+		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
 	}
 	var texts []string // texts that may affect the transaction
 	clear := true
 	for _, q := range b.QueuedQueries {
-		if t.tracker.Harmless(q.SQL) {
+		if _, err := t.show(ctx, q.SQL, q.Arguments); err != nil {
+			return pgx.FailedBatchResults(b, err)
+		}
+		if t.tracker.Harmless(q.SQL) && !isName(q.SQL) {
 			continue
 		}
 		opaque, err := t.tracker.Before(q.SQL)
 		if err != nil {
 			return pgx.FailedBatchResults(b, err)
 		}
-		if opaque && isName(q.SQL) { // of a prepared statement: only its tag would show its effect
+		if isName(q.SQL) && (opaque || t.tracker.Harmless(q.SQL)) { // only its tag would show its effect
 			t.pass()
+			t.session.distrust()
 			continue
 		}
 		texts = append(texts, q.SQL)
 		clear = clear && !opaque
 	}
+	results := t.session.inner(ctx).SendBatch(ctx, b) // refuses a batch that begins a transaction
 	if len(texts) == 0 {
-		return t.inner.SendBatch(ctx, b)
+		return results
 	}
-	return &watchedBatch{BatchResults: t.inner.SendBatch(ctx, b), tx: t, texts: texts, clear: clear}
+	return &watchedBatch{BatchResults: results, tx: t, texts: texts, clear: clear}
 }
 
 // watchedBatch shows the tracker the texts of a batch when all of its results have been read.

@@ -11,18 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 )
 
-// nativeTx is a transaction of a Pool. It shows its tracker the statements that can touch the
-// transaction. The effect of other statements shows on the connection: PostgreSQL sends the status
-// of the transaction after each statement.
+// nativeTx is a transaction of a Pool. Its session begins and ends it, and keeps its events until
+// COMMIT. It shows its tracker the statements that can touch the transaction. The effect of other
+// statements shows on the connection: PostgreSQL sends the status of the transaction after each
+// statement.
 type nativeTx struct {
 	pool    *pgxpool.Pool
 	lent    *pgxpool.Conn
 	conn    *pgx.Conn // of lent
-	inner   pgx.Tx
+	session *session  // of conn
 	tracker *sqltx.Tracker
 	own     nativeCore // the same transaction as a core.Tx
 
@@ -35,7 +35,7 @@ type nativeTx struct {
 
 var _ pgx.Tx = (*nativeTx)(nil)
 
-// lasting returns a context for the end of a transaction, which the end of ctx must not prevent.
+// lasting returns a context for the end of a savepoint, which the end of ctx must not prevent.
 func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		return ctx, func() {}
@@ -43,15 +43,17 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 }
 
-// status returns the status of the transaction after the latest statement.
-func (t *nativeTx) status() byte { return t.conn.PgConn().TxStatus() }
-
 // look reports to the tracker if the transaction has ended behind its back.
 func (t *nativeTx) look() {
-	if !t.closed && !t.conn.IsClosed() && t.status() == statusNone {
+	if !t.closed && t.session.status() == statusNone {
 		t.tracker.Observe("COMMIT", nil)
-		t.tracker.Resolve(false)
 	}
+}
+
+// release gives the connection back. The transaction has ended.
+func (t *nativeTx) release() {
+	t.session.leave()
+	t.lent.Release()
 }
 
 // Commit implements pgx.Tx.
@@ -59,50 +61,22 @@ func (t *nativeTx) Commit(ctx context.Context) error {
 	if t.closed {
 		return pgx.ErrTxClosed
 	}
-	if err := t.cannotCommit(ctx); err != nil {
+	if t.refused != nil {
 		_ = t.Rollback(ctx) // if that fails, the connection is closed
-		return err
+		return fmt.Errorf("pgxoutbox: rolled back instead of committed: %w", t.refused)
 	}
 	t.look()
-	if t.status() == statusOpen {
+	if t.session.status() == statusOpen {
 		t.tracker.Resolve(true)
 	}
 	t.closed = true
-	defer t.lent.Release()
+	defer t.release()
 	if _, gone := t.tracker.Before(""); gone != nil {
-		_ = t.inner.Rollback(ctx) // there is nothing left to roll back; this closes inner
+		_ = t.session.rollback(ctx) // there is nothing left to roll back
 		t.tracker.RolledBack()
 		return gone
 	}
-	err := t.inner.Commit(ctx)
-	return t.tracker.End(t.judge(err), err)
-}
-
-// judge returns the outcome of a COMMIT that was sent. pgx returns nil for any tag but ROLLBACK,
-// and the only other tag that COMMIT has is its own.
-func (t *nativeTx) judge(err error) core.Outcome {
-	switch {
-	case err == nil:
-		return core.Committed
-	case errors.Is(err, pgx.ErrTxCommitRollback), refusedBy(err):
-		return core.RolledBack
-	}
-	return core.Unknown
-}
-
-// cannotCommit returns an error if COMMIT must not be sent.
-func (t *nativeTx) cannotCommit(ctx context.Context) error {
-	switch {
-	case t.refused != nil:
-		return fmt.Errorf("pgxoutbox: rolled back instead of committed: %w", t.refused)
-	case t.conn.IsClosed():
-		return fmt.Errorf("pgxoutbox: not committed: %w", errConnClosed)
-	case t.conn.PgConn().IsBusy():
-		return errBusy
-	case ctx.Err() != nil:
-		return ended(ctx, nil)
-	}
-	return nil
+	return t.tracker.End(t.session.commit(ctx))
 }
 
 var errConnClosed = errors.New("conn closed") // in the words of pgx
@@ -117,10 +91,8 @@ func (t *nativeTx) Rollback(ctx context.Context) error {
 		t.tracker.Observe("COMMIT", nil)
 	}
 	t.closed = true
-	defer t.lent.Release()
-	ctx, cancel := lasting(ctx)
-	defer cancel()
-	err := t.inner.Rollback(ctx) // on failure it closes the connection, which rolls back too
+	defer t.release()
+	err := t.session.rollback(ctx) // on failure it closes the connection, which rolls back too
 	t.tracker.RolledBack()
 	return err
 }
@@ -146,66 +118,83 @@ func (t *nativeTx) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 // Exec implements pgx.Tx.
-func (t *nativeTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+func (t *nativeTx) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
 	if sql == probeQuery && t.answer(ctx) {
 		return pgconn.NewCommandTag("SELECT 1"), nil
 	}
-	if t.closed || t.tracker.Harmless(sql) {
-		return t.inner.Exec(ctx, sql, args...)
+	taken, done, err := t.before(ctx, sql, args)
+	if taken || err != nil {
+		return tag, err
 	}
-	done, err := t.watch(ctx, sql)
-	if err != nil {
-		return pgconn.CommandTag{}, err
+	tag, err = t.conn.Exec(ctx, sql, args...)
+	if done != nil {
+		done(tag, err)
 	}
-	tag, err := t.inner.Exec(ctx, sql, args...)
-	done(tag, err)
 	return tag, err
 }
 
 // Query implements pgx.Tx.
 func (t *nativeTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if t.closed || t.tracker.Harmless(sql) {
-		return t.inner.Query(ctx, sql, args...)
-	}
-	done, err := t.watch(ctx, sql)
-	if err != nil {
+	taken, done, err := t.before(ctx, sql, args)
+	if taken || err != nil {
 		return errRows{err}, err
 	}
-	rows, err := t.inner.Query(ctx, sql, args...)
-	if err != nil {
-		done(pgconn.CommandTag{}, err)
-		return rows, err
-	}
-	return &watchedRows{Rows: rows, done: done}, nil
+	rows, err := t.conn.Query(ctx, sql, args...)
+	return watched(rows, err, done), err
 }
 
 // QueryRow implements pgx.Tx.
 func (t *nativeTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if t.closed || t.tracker.Harmless(sql) {
-		return t.inner.QueryRow(ctx, sql, args...)
+	taken, done, err := t.before(ctx, sql, args)
+	switch {
+	case taken, err != nil:
+		return watchedRow{errRows{err}}
+	case done == nil:
+		return t.conn.QueryRow(ctx, sql, args...)
 	}
-	rows, _ := t.Query(ctx, sql, args...)
-	return watchedRow{rows}
+	rows, err := t.conn.Query(ctx, sql, args...)
+	return watchedRow{watched(rows, err, done)}
 }
 
 // Prepare implements pgx.Tx.
 func (t *nativeTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	return t.inner.Prepare(ctx, name, sql)
+	if t.closed {
+		return nil, pgx.ErrTxClosed
+	}
+	if err := t.session.beforePrepare(ctx); err != nil {
+		return nil, err
+	}
+	return t.conn.Prepare(ctx, name, sql)
 }
 
 // CopyFrom implements pgx.Tx.
 func (t *nativeTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource,
 ) (int64, error) {
-	return t.inner.CopyFrom(ctx, table, columns, rows)
+	if t.closed {
+		return 0, pgx.ErrTxClosed
+	}
+	if err := t.session.beforeLook(ctx, "CopyFrom"); err != nil {
+		return 0, err
+	}
+	return t.conn.CopyFrom(ctx, table, columns, rows)
 }
 
-// LargeObjects implements pgx.Tx.
-func (t *nativeTx) LargeObjects() pgx.LargeObjects { return t.inner.LargeObjects() }
+// LargeObjects implements pgx.Tx. Its statements go past the session.
+func (t *nativeTx) LargeObjects() pgx.LargeObjects {
+	if t.closed {
+		return new(session).inner(context.Background()).LargeObjects()
+	}
+	_, _ = t.session.lend(context.Background()) // an error aborts the transaction or closes the connection
+	return t.session.inner(context.Background()).LargeObjects()
+}
 
 // Conn implements pgx.Tx. Statements on the connection are not observed, so from now on the outcome
 // of the transaction counts as unknown.
 func (t *nativeTx) Conn() *pgx.Conn {
-	t.pass()
+	if !t.closed {
+		t.pass()
+		_, _ = t.session.lend(context.Background()) // an error aborts the transaction or closes the connection
+	}
 	return t.conn
 }
 
@@ -215,29 +204,69 @@ func (t *nativeTx) pass() {
 	t.tracker.Unseen()
 }
 
-// watch is called before a statement that may touch the transaction, done after it.
-func (t *nativeTx) watch(ctx context.Context, sql string) (done func(tag pgconn.CommandTag, err error), err error) {
+// before is called before each statement. taken: it inserts events, and is sent later. done is
+// called after the statement; nil: the statement cannot touch the transaction.
+func (t *nativeTx) before(ctx context.Context, sql string, args []any) (
+	taken bool, done func(tag pgconn.CommandTag, err error), err error,
+) {
+	if t.closed {
+		return false, nil, pgx.ErrTxClosed
+	}
+	harmless, name := t.tracker.Harmless(sql), isName(sql)
+	if !harmless || name {
+		if done, err = t.watch(ctx, sql, harmless && name); err != nil {
+			return false, nil, err
+		}
+	}
+	taken, err = t.show(ctx, sql, args)
+	if err != nil && done != nil {
+		done(pgconn.CommandTag{}, err)
+	}
+	return taken, done, err
+}
+
+// show shows a statement to the session.
+func (t *nativeTx) show(ctx context.Context, sql string, args []any) (taken bool, err error) {
+	if isName(sql) { // perhaps of a prepared statement, whose text is not known
+		t.session.statements.doubt()
+		return false, t.session.beforeLook(ctx, sql)
+	}
+	return t.session.before(ctx, sql, args, false)
+}
+
+// watch is called before a statement that may touch the transaction, done after it. named: it is
+// the name of a prepared statement, whatever the tracker reads in it.
+func (t *nativeTx) watch(ctx context.Context, sql string, named bool) (
+	done func(tag pgconn.CommandTag, err error), err error,
+) {
 	opaque, err := t.tracker.Before(sql)
 	switch {
 	case err != nil:
 		return nil, err
+	case named, opaque && isName(sql): // a prepared statement is one alone
+		return t.named, nil
 	case !opaque:
 		return func(_ pgconn.CommandTag, err error) { t.tracker.Observe(sql, err) }, nil
-	case isName(sql): // of a prepared statement, which is one alone
-		return func(tag pgconn.CommandTag, err error) {
-			if err == nil && touches(tag) {
-				t.tracker.Observe("COMMIT", nil) // or a savepoint: nothing is certain any more
-			}
-		}, nil
 	}
 	release, err := t.tracker.Guard(ctx, func(ctx context.Context, query string) error {
-		_, err := t.inner.Exec(ctx, query)
+		_, err := t.session.before(ctx, query, nil, false)
+		if err == nil {
+			_, err = t.conn.Exec(ctx, query)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return func(_ pgconn.CommandTag, err error) { release(err) }, nil
+}
+
+// named is called after a statement that was executed by its name.
+func (t *nativeTx) named(tag pgconn.CommandTag, err error) {
+	if err == nil && touches(tag) {
+		t.session.distrust()
+		t.tracker.Observe("COMMIT", nil) // or a savepoint: nothing is certain any more
+	}
 }
 
 // isName reports whether a text can be the name of a prepared statement, and nothing with a

@@ -67,13 +67,15 @@ func Open(ctx context.Context, dsn string, cfg OpenConfig) (*Pool, *core.Outbox,
 }
 
 // OpenPool is Open for a pool that is configured by code, as pgxpool.NewWithConfig opens it. config
-// must come from pgxpool.ParseConfig. A connection is closed when its server refuses writes, also
-// in a transaction that was begun as a read-only one.
+// must come from pgxpool.ParseConfig. BEGIN goes with the first statement; see DeferBegin. A
+// connection is closed when its server refuses writes, also in a transaction that was begun as a
+// read-only one.
 func OpenPool(ctx context.Context, config *pgxpool.Config, cfg OpenConfig) (*Pool, *core.Outbox, error) {
 	if config == nil {
 		return nil, nil, errors.New("pgxoutbox: OpenPool was given a nil *pgxpool.Config")
 	}
 	config = config.Copy()
+	DeferBegin(config)
 	next := config.ConnConfig.OnPgError
 	config.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
 		// After a failover the address may lead to another server: this connection is closed.

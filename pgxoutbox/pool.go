@@ -17,12 +17,18 @@ import (
 // begun on a connection of Acquire, AcquireFunc or AcquireAllIdle, or by a batch of SendBatch, is
 // not tracked; see Publish.
 //
-// Create a Pool with NewPool. It may be used by several goroutines. Several Pools on the same
-// *pgxpool.Pool count as the same.
+// Open and OpenPool open one, and NewPool makes one of a pool that is there already. It may be used
+// by several goroutines. Several Pools on the same *pgxpool.Pool count as the same.
 type Pool struct{ *pgxpool.Pool }
 
-// NewPool returns the Pool on pool. Closing either closes both.
+// NewPool returns the Pool on pool. Closing either closes both. BEGIN costs a round trip, unless pool
+// was configured with DeferBegin.
 func NewPool(pool *pgxpool.Pool) *Pool { return &Pool{pool} }
+
+// DeferBegin makes the connections of a pool send BEGIN together with the first statement of a
+// transaction of a Pool. Call it before pgxpool.NewWithConfig; Open and OpenPool do so themselves. It
+// changes the same as Config.EagerBegin describes for Connector.
+func DeferBegin(config *pgxpool.Config) { install(config.ConnConfig) }
 
 func (p *Pool) check() error {
 	if p == nil || p.Pool == nil {
@@ -38,6 +44,11 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx
 // gets has died unused, it takes another one. The result behaves as pgx's transaction, with these
 // differences:
 //
+//   - Events go to the server with COMMIT, or before a statement that might see that they are not
+//     there yet. Their errors then come from Commit or from that statement. Event.Eager chooses
+//     otherwise for one event. Begin, Conn and LargeObjects of the transaction, and texts that are
+//     not known, make Publish write at once until the transaction ends.
+//   - With DeferBegin, BEGIN goes with the first statement.
 //   - Commit with a context that has ended sends ROLLBACK instead of closing the connection.
 //     Rollback, and both ends of a nested transaction, are sent even if their context has ended.
 //   - A nested transaction whose savepoint cannot be released is rolled back. If that cannot be
@@ -67,25 +78,23 @@ func (p *Pool) begin(ctx context.Context, options pgx.TxOptions) (*nativeTx, err
 		if err != nil {
 			return nil, err
 		}
-		own := conn.Conn()
-		inner, err := own.BeginTx(ctx, options)
-		if err == nil {
-			return newNativeTx(p.Pool, conn, inner, options), nil
+		s := sessionOf(conn.Conn())
+		if err = s.begin(ctx, options); err == nil {
+			return newNativeTx(p.Pool, conn, s, options), nil
 		}
+		s.leave()
 		conn.Release()
 		// Nothing has happened on this connection, so another one may begin.
-		if tries <= 1 || ctx.Err() != nil || !own.IsClosed() {
+		if tries <= 1 || ctx.Err() != nil || !s.closed() {
 			return nil, err
 		}
 	}
 }
 
-func newNativeTx(pool *pgxpool.Pool, lent *pgxpool.Conn, inner pgx.Tx, options pgx.TxOptions) *nativeTx {
-	t := &nativeTx{
-		pool: pool, lent: lent, inner: inner, conn: lent.Conn(), tracker: sqltx.NewTracker(core.Postgres),
-	}
+func newNativeTx(pool *pgxpool.Pool, lent *pgxpool.Conn, s *session, options pgx.TxOptions) *nativeTx {
+	t := &nativeTx{pool: pool, lent: lent, conn: s.pg, session: s, tracker: sqltx.NewTracker(core.Postgres)}
 	t.own.of = t
-	if options.CommitQuery != "" || t.status() != statusOpen {
+	if options.CommitQuery != "" || s.status() != statusOpen {
 		t.pass()
 	}
 	return t

@@ -1,12 +1,12 @@
 package pgxoutbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,25 +29,29 @@ type session struct {
 	settings   settingsCache
 	statements statements
 	tracer     pgx.BatchTracer // nil: there is none
+	left       int64           // what was sent when the session was last left; see sessionOf
 }
 
 // transaction is a transaction that the application has begun and not ended.
 type transaction struct {
 	begin    string // the text that begins it
+	commit   string // the text that commits it
 	readOnly bool
 	// events are written at once, until the transaction ends: a statement passed that may have set
 	// a savepoint, or other code holds the connection
 	eager bool
 	waits waiting
-	lost  error // events that waited were not written, and never will be
+	lost  error            // events that waited were not written, and never will be
+	inner pgx.BatchResults // has the same transaction as one of pgx, whose BEGIN it never sends; nil: it was not needed
 }
+
+const commitText = "commit"
 
 // endTimeout limits a ROLLBACK whose context has ended.
 const endTimeout = 5 * time.Second
 
-// newSession makes the session of a connection. unprepared is shared by the sessions of a pool; see
-// statements.
-func newSession(pg *pgx.Conn, cfg *Config, unprepared *atomic.Bool) *session {
+// newSession makes the session of a connection.
+func newSession(pg *pgx.Conn, cfg *Config) *session {
 	own := pg.Config()
 	s := &session{pg: pg, cfg: cfg, simple: own.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol}
 	s.tracer, _ = own.Tracer.(pgx.BatchTracer)
@@ -57,10 +61,28 @@ func newSession(pg *pgx.Conn, cfg *Config, unprepared *atomic.Bool) *session {
 	// In the usual mode, pgx prepares every statement. Without a frontend, statements of a function
 	// in Config.Options are not seen.
 	if own.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement && s.front != nil {
-		s.statements.off = unprepared
+		s.statements.off = &s.front.pool.unprepared
 	}
 	return s
 }
+
+// sessionOf returns the session of a connection that a pool of pgx has lent. The pool lends it to
+// others too, who may have deallocated its statements.
+func sessionOf(pg *pgx.Conn) *session {
+	data := pg.PgConn().CustomData()
+	s, ok := data[sessionData].(*session)
+	if !ok || s.pg != pg {
+		s = newSession(pg, &Config{})
+		data[sessionData] = s
+	}
+	if s.front.sent() != s.left {
+		s.statements.doubt()
+	}
+	return s
+}
+
+// leave ends the use of a session of sessionOf.
+func (s *session) leave() { s.left = s.front.sent() }
 
 func (s *session) closed() bool { return s.pg.IsClosed() }
 
@@ -95,11 +117,12 @@ func (s *session) inBlock() bool {
 
 // begin begins a transaction.
 func (s *session) begin(ctx context.Context, o pgx.TxOptions) error {
+	own := o.BeginQuery != "" || o.CommitQuery != "" // texts of the application
 	t := &transaction{
-		begin: beginText(o), readOnly: o.AccessMode == pgx.ReadOnly,
-		eager: s.cfg.Eager || o.BeginQuery != "" || o.CommitQuery != "",
+		begin: beginText(o), commit: cmp.Or(o.CommitQuery, commitText), readOnly: o.AccessMode == pgx.ReadOnly,
+		eager: s.cfg.Eager || own,
 	}
-	if s.front == nil || o.BeginQuery != "" {
+	if s.front == nil || own {
 		if _, err := s.pg.BeginTx(ctx, o); err != nil {
 			return err
 		}
@@ -141,6 +164,15 @@ func beginText(o pgx.TxOptions) string {
 // before is called before each statement. taken: the statement inserts events, and is sent later.
 // prepared: text was prepared; args are its arguments.
 func (s *session) before(ctx context.Context, text string, args []any, prepared bool) (taken bool, err error) {
+	if s.closed() {
+		return false, nil // pgx returns the error
+	}
+	extended, known := s.extended(args, prepared)
+	if !known {
+		s.statements.doubt()
+	} else {
+		s.statements.shown(text, extended)
+	}
 	if s.open == nil {
 		return false, nil
 	}
@@ -158,7 +190,6 @@ func (s *session) before(ctx context.Context, text string, args []any, prepared 
 	if !t.waits.empty() {
 		names = t.waits.names()
 	}
-	extended, known := s.extended(args, prepared)
 	switch k := judge(text, extended, names); {
 	case k == other || !known:
 		t.eager = true
@@ -186,9 +217,17 @@ func (s *session) extended(args []any, prepared bool) (extended, known bool) {
 	return extended, known
 }
 
+// beforeLook is called before something that may see the events, and does not touch the transaction.
+func (s *session) beforeLook(ctx context.Context, what string) error {
+	if err := s.beforePrepare(ctx); err != nil {
+		return err
+	}
+	return s.flush(ctx, what)
+}
+
 // beforePrepare is called before a statement is prepared.
 func (s *session) beforePrepare(ctx context.Context) error {
-	if !s.refused() {
+	if s.closed() || !s.refused() {
 		return nil
 	}
 	return s.abort(ctx)
@@ -266,7 +305,10 @@ func (s *session) commit(ctx context.Context) (core.Outcome, error) {
 	case !t.waits.empty():
 		return s.flight(ctx)
 	}
-	tag, err := s.pg.Exec(ctx, "commit")
+	tag, err := s.pg.Exec(ctx, t.commit)
+	if t.commit != commitText && err == nil && tag.String() != "ROLLBACK" { // as pgx judges such a text
+		return core.Committed, nil
+	}
 	outcome, err := judgeCommit(tag, err)
 	if outcome != core.Committed && !s.closed() && s.pg.PgConn().TxStatus() != 'I' {
 		s.kill()
@@ -344,8 +386,29 @@ func (s *session) drop() {
 	if s.front != nil {
 		s.front.forget()
 	}
+	if t := s.open; t != nil && t.inner != nil {
+		_ = t.inner.Close() // sends nothing
+	}
 	s.open = nil
 }
+
+// inner returns the open transaction as one of pgx, or one that is closed if none is open.
+func (s *session) inner(ctx context.Context) pgx.Tx {
+	var b pgx.Batch
+	switch t := s.open; {
+	case t == nil:
+		b.BeginTx(pgx.TxOptions{})
+		return pgx.FailedBatchResults(&b, pgx.ErrTxClosed).Tx()
+	case t.inner == nil:
+		b.BeginTx(pgx.TxOptions{})
+		b.QueuedQueries = nil // so pgx sends nothing
+		t.inner = s.pg.SendBatch(ctx, &b)
+	}
+	return s.open.inner.Tx()
+}
+
+// distrust makes Publish write at once, after a statement that may have set a savepoint.
+func (s *session) distrust() { s.open.eager = true }
 
 // kill closes the connection without waiting for the server.
 func (s *session) kill() {

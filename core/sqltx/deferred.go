@@ -115,6 +115,11 @@ func Flush(ctx context.Context, tx core.Tx) error {
 	return err
 }
 
+// FlushAsked reports whether a statement with this context is that of Flush. It is for transactions
+// that keep inserts and do not run on a connection of Connector: they write what they keep, and do
+// not send the statement.
+func FlushAsked(ctx context.Context) bool { return ctx.Value(flushKey{}) != nil }
+
 // flush answers flushQuery.
 func (c *trackingConn) flush(ctx context.Context, f *flush) {
 	f.seen = true

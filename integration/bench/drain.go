@@ -47,7 +47,7 @@ type drainer struct {
 
 // runDrain shows how fast a relay empties a backlog, beside the loop that people write by hand.
 func runDrain(ctx context.Context, e *env) (err error) {
-	pool, err := openPGX(ctx, e.config)
+	pool, err := openPGX(ctx, e.config, false)
 	if err != nil {
 		return err
 	}

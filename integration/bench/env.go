@@ -90,13 +90,16 @@ func (k poolKind) open(cfg *pgx.ConnConfig) *sql.DB {
 	return sized(stdlib.OpenDB(*cfg))
 }
 
-// openPGX opens a pool of pgx.
-func openPGX(ctx context.Context, cfg *pgx.ConnConfig) (*pgxpool.Pool, error) {
+// openPGX opens a pool of pgx, as pgxpool alone does or as pgxoutbox.OpenPool does.
+func openPGX(ctx context.Context, cfg *pgx.ConnConfig, via bool) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(cfg.ConnString())
 	if err != nil {
 		return nil, err
 	}
 	c.ConnConfig, c.MaxConns = cfg.Copy(), poolSize
+	if via {
+		pgxoutbox.DeferBegin(c)
+	}
 	return pgxpool.NewWithConfig(ctx, c)
 }
 

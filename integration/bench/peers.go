@@ -12,7 +12,7 @@ import (
 // runPeers shows other programs that empty an outbox, beside this one: watermill-sql's Forwarder
 // and River, which publish to nothing, and Debezium, which publishes to Kafka.
 func runPeers(ctx context.Context, e *env) (err error) {
-	pool, err := openPGX(ctx, e.config)
+	pool, err := openPGX(ctx, e.config, false)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // mainLoad is how many goroutines run transactions where one figure must do.
@@ -206,11 +207,13 @@ func (e *env) producers(ctx context.Context, prefix string, cfg *pgx.ConnConfig,
 			c()
 		}
 	}
-	pool, err := openPGX(ctx, cfg)
-	if err != nil {
-		return nil, closeAll, err
+	var native [2]*pgxpool.Pool // without and with an outbox
+	for i := range native {
+		if native[i], err = openPGX(ctx, cfg, i == 1); err != nil {
+			return nil, closeAll, err
+		}
+		closers = append(closers, native[i].Close)
 	}
-	closers = append(closers, pool.Close)
 	type way struct {
 		name, via string
 		open      opener
@@ -229,7 +232,10 @@ func (e *env) producers(ctx context.Context, prefix string, cfg *pgx.ConnConfig,
 		}
 	}
 	ways = append(ways, way{name: "pgx", open: func(ctx context.Context, c *outboxConfig) (ormClient, error) {
-		return openNative(ctx, pool, c)
+		if c == nil {
+			return openNative(ctx, native[0], nil)
+		}
+		return openNative(ctx, native[1], c)
 	}})
 	for _, w := range ways {
 		if !slices.ContainsFunc([]string{rowAlone, rowSecond, rowUnordered, rowOrdered},

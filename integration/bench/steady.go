@@ -28,7 +28,7 @@ const (
 // runSteady has producers and the relay in one process, as in a whole service. The backlog is what
 // is not finished when the producers stop; CPU and log include finishing it.
 func runSteady(ctx context.Context, e *env) (err error) {
-	pool, err := openPGX(ctx, e.config)
+	pool, err := openPGX(ctx, e.config, false)
 	if err != nil {
 		return err
 	}

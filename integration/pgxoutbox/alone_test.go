@@ -125,10 +125,10 @@ func TestPgxClaimSettings(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+	for _, m := range sqlModes {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			db := f.db
 			db.Connect = func(cfg pgx.ConnConfig) driver.Connector {
 				cfg.DefaultQueryExecMode = m.mode
@@ -141,10 +141,13 @@ func TestPgxClaimSettings(t *testing.T) {
 			fixture.Check(t, f.pid(pool) == pid, "the connection was closed")
 		})
 	}
-	for _, mode := range poolerModes {
-		t.Run("PgBouncer, "+mode.String(), func(t *testing.T) {
+	for _, p := range poolerModes {
+		if p.native {
+			continue
+		}
+		t.Run("PgBouncer, "+p.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlightsOn(t, testdb.PgBouncer(t), mode)
+			f := newFlightsOn(t, testdb.PgBouncer(t), p)
 			pool, _ := f.open(pgxoutbox.Config{})
 			defer pool.Close()
 			try(t, f, pool, "on auto read committed")
@@ -156,10 +159,10 @@ func TestPgxClaimSettings(t *testing.T) {
 // other places. Rows that are returned are claimed.
 func TestPgxClaimIsCut(t *testing.T) {
 	t.Parallel()
-	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+	for _, m := range sqlModes {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			f.warm = rand.IntN(3) // the claim is prepared with its second execution, or sent by its name
 			t.Logf("after %d claims", f.warm)
 			one := func(write, read int) (wrote, got int) {
@@ -205,8 +208,8 @@ func TestPgxClaimIsCut(t *testing.T) {
 	}
 }
 
-// native makes claims over a pool of pgx of one connection.
-func (f *flights) native(change func(*pgxpool.Config)) (*claims, *pgxoutbox.Pool) {
+// nativeClaims makes claims over a pool of pgx of one connection.
+func (f *flights) nativeClaims(change func(*pgxpool.Config)) (*claims, *pgxoutbox.Pool) {
 	f.Helper()
 	pool := adapters.OpenPGX(f.T, f.db, func(c *pgxpool.Config) {
 		c.ConnConfig.DefaultQueryExecMode, c.MaxConns = f.mode, 1
@@ -222,16 +225,16 @@ func (f *flights) native(change func(*pgxpool.Config)) (*claims, *pgxoutbox.Pool
 // A claim on a pool of pgx is READ COMMITTED too, whatever the connection's default is.
 func TestNativeClaimIsolation(t *testing.T) {
 	t.Parallel()
-	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+	for _, m := range sqlModes {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			f.add()
 			fixture.MustExec(t, f.direct, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 				$$ BEGIN RAISE '%', current_setting('transaction_isolation'); END $$`)
 			fixture.MustExec(t, f.direct, `CREATE TRIGGER refuse BEFORE UPDATE ON outbox_event FOR EACH ROW
 				WHEN (current_setting('transaction_isolation') <> 'read committed') EXECUTE FUNCTION refuse()`)
-			c, _ := f.native(func(c *pgxpool.Config) {
+			c, _ := f.nativeClaims(func(c *pgxpool.Config) {
 				c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
 			})
 			if rows, err := c.next(t.Context()); err != nil || len(rows) != 1 {
@@ -245,18 +248,18 @@ func TestNativeClaimIsolation(t *testing.T) {
 // on with another connection, which a late cancel request cannot hit.
 func TestPgxClaimIsCancelled(t *testing.T) {
 	t.Parallel()
-	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+	for _, m := range sqlModes {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			pool, _ := f.open(pgxoutbox.Config{CancelGrace: time.Minute})
 			defer pool.Close()
 			f.claims(pool).cancelled(func() int { return f.pid(pool) })
 		})
-		t.Run("native, "+m.mode.String(), func(t *testing.T) {
+		t.Run("native, "+m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
-			c, pool := f.native(nil)
+			f := newFlights(t, m)
+			c, pool := f.nativeClaims(nil)
 			c.cancelled(func() (pid int) {
 				fixture.NoError(t, pool.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
 				return pid
@@ -302,7 +305,7 @@ func (c *claims) cancelled(pid func() int) {
 // A context that has ended sends nothing.
 func TestPgxClaimWithoutTime(t *testing.T) {
 	t.Parallel()
-	f := newFlights(t, pgx.QueryExecModeCacheStatement)
+	f := newFlights(t, sqlModes[0])
 	pool, last := f.open(pgxoutbox.Config{})
 	defer pool.Close()
 	conn, err := pool.Conn(t.Context())
@@ -322,10 +325,10 @@ func TestPgxClaimWithoutTime(t *testing.T) {
 // If COMMIT is refused, the claim fails, although its rows were read.
 func TestPgxClaimIsRefusedByCommit(t *testing.T) {
 	t.Parallel()
-	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+	for _, m := range sqlModes {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			f.add()
 			fixture.MustExec(t, f.direct, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 				$$ BEGIN RAISE 'not now'; END $$`)
@@ -353,7 +356,7 @@ func TestPgxClaimAfterTheConnectionDied(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, pgx.QueryExecModeCacheStatement)
+			f := newFlights(t, sqlModes[0])
 			f.add()
 			db := f.db
 			db.Connect = func(cfg pgx.ConnConfig) driver.Connector {

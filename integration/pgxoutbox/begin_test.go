@@ -58,7 +58,7 @@ var afterRefusal = []struct {
 	}},
 	{"COPY in Raw", true, func(f *flights, conn *sql.Conn, _ txn) error {
 		return conn.Raw(func(dc any) error {
-			own, err := pgxoutbox.Conn(dc)
+			own, err := pgxConn(dc)
 			if err != nil {
 				return err
 			}
@@ -126,9 +126,9 @@ func (f *flights) leaves(what string, pool *sql.DB, pid int) {
 func TestPgxFirstTextIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			pool, last := f.open(pgxoutbox.Config{})
 			defer pool.Close()
 			_, _, err := f.commit(t.Context(), pool, "k", false, func() {}) // the outbox has seen the pool
@@ -186,9 +186,9 @@ func TestPgxBeginIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
 		for _, always := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, always %t", m.mode, always), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, always %t", m, always), func(t *testing.T) {
 				t.Parallel()
-				f := newFlights(t, m.mode)
+				f := newFlights(t, m)
 				for _, first := range [][]any{
 					{"INSERT INTO item (id) VALUES ($1)", 1}, {"INSERT INTO item (id) VALUES (1)"},
 				} {
@@ -235,9 +235,9 @@ func TestPgxBeginIsRefused(t *testing.T) {
 func TestPgxFirstStatementIsCutAtEachByte(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			one := func(write, read int) (wrote, got int) {
 				pool, last := f.open(pgxoutbox.Config{})
 				defer pool.Close()

@@ -114,8 +114,8 @@ func TestRoundTripsOfClaims(t *testing.T) {
 						return err
 					},
 					"heartbeat": func() error { return repo.Beat(t.Context(), core.Heartbeat{Node: "node"}) },
-					"pauses": func() error {
-						_, err := repo.Pauses(t.Context())
+					"settings": func() error {
+						_, err := repo.Settings(t.Context())
 						return err
 					},
 				} {
@@ -156,7 +156,7 @@ func TestRoundTripsOfAWakeUp(t *testing.T) {
 	for _, way := range openers {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, pgx.QueryExecModeCacheStatement) // another process
+			f := newFlights(t, sqlModes[0]) // another process
 			var n atomic.Int64
 			var writing atomic.Bool
 			repo := way.open(t, countTrips(t, f.db, &n, &writing))

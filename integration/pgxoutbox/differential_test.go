@@ -23,16 +23,48 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-// modes has the query modes of pgx, and how many programs of a thousand run in each.
-var modes = []struct {
-	mode  pgx.QueryExecMode
-	share int
-}{
-	{pgx.QueryExecModeCacheStatement, 600},
-	{pgx.QueryExecModeCacheDescribe, 100},
-	{pgx.QueryExecModeDescribeExec, 100},
-	{pgx.QueryExecModeExec, 100},
-	{pgx.QueryExecModeSimpleProtocol, 100},
+// protocol is a way to send statements.
+type protocol struct {
+	mode   pgx.QueryExecMode
+	share  int  // how many programs of a thousand run with it
+	native bool // by a Pool of native pgx; otherwise by Connector
+}
+
+func (p protocol) String() string {
+	if p.native {
+		return p.mode.String() + ", native"
+	}
+	return p.mode.String()
+}
+
+// sqlModes has the query modes of pgx with Connector.
+var sqlModes = []protocol{
+	{pgx.QueryExecModeCacheStatement, 600, false},
+	{pgx.QueryExecModeCacheDescribe, 100, false},
+	{pgx.QueryExecModeDescribeExec, 100, false},
+	{pgx.QueryExecModeExec, 100, false},
+	{pgx.QueryExecModeSimpleProtocol, 100, false},
+}
+
+// modes has those, and the same with native pgx.
+var modes = func() (all []protocol) {
+	for _, m := range sqlModes {
+		all = append(all, m, protocol{m.mode, m.share, true})
+	}
+	return all
+}()
+
+// both runs a test with Connector and with native pgx, in the usual mode or in another one.
+func both(t *testing.T, test func(t *testing.T, f *flights), mode ...pgx.QueryExecMode) {
+	t.Helper()
+	for _, m := range modes {
+		if m.mode == append(mode, pgx.QueryExecModeCacheStatement)[0] {
+			t.Run(m.String(), func(t *testing.T) {
+				t.Parallel()
+				test(t, newFlights(t, m))
+			})
+		}
+	}
 }
 
 // Random programs run twice: over the connector of pgx itself, in sqltx.Connector, and over
@@ -52,7 +84,7 @@ func TestPgxDifferentialPrograms(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
 			stock := newTwin(t, func(cfg pgx.ConnConfig) driver.Connector {
 				cfg.DefaultQueryExecMode = m.mode
@@ -60,8 +92,12 @@ func TestPgxDifferentialPrograms(t *testing.T) {
 			})
 			ours := newTwin(t, func(cfg pgx.ConnConfig) driver.Connector {
 				cfg.DefaultQueryExecMode = m.mode
+				if m.native {
+					return newNativeDriver(t, cfg, 2)
+				}
 				return pgxoutbox.Connector(pgxoutbox.Config{Conn: cfg})
 			})
+			ours.native = m.native
 			committed, share := 0, max(1, programs*m.share/1000)
 			t.Logf("seed %d\ncount: %d random programs", seed, share)
 			for n := range share {
@@ -84,6 +120,7 @@ func TestPgxDifferentialPrograms(t *testing.T) {
 type twin struct {
 	pool, direct *sql.DB
 	ob           *core.Outbox
+	native       bool
 }
 
 func newTwin(t *testing.T, connect func(pgx.ConnConfig) driver.Connector) *twin {
@@ -178,7 +215,7 @@ func (s *running) count(ctx context.Context, query string, args ...any) error {
 }
 
 func (s *running) publish(ctx context.Context, e core.Event) error {
-	tx, err := sqltx.TxOf(ctx, s.tx)
+	tx, err := coreTx(ctx, s.tx, s.w.native)
 	if err != nil {
 		return err
 	}
@@ -347,7 +384,7 @@ func newProgram(rng *rand.Rand, n int, mode pgx.QueryExecMode) *program {
 			}})
 		case 25:
 			p.steps = append(p.steps, programStep{"Flush", func(ctx context.Context, s *running) error {
-				tx, err := sqltx.TxOf(ctx, s.tx)
+				tx, err := coreTx(ctx, s.tx, s.w.native)
 				if err != nil {
 					return err
 				}
@@ -364,6 +401,9 @@ func newProgram(rng *rand.Rand, n int, mode pgx.QueryExecMode) *program {
 func pgxConn(dc any) (*pgx.Conn, error) {
 	if conn, err := pgxoutbox.Conn(dc); err == nil {
 		return conn, nil
+	}
+	if c, ok := dc.(*nativeConn); ok {
+		return c.pgx()
 	}
 	if c, ok := dc.(interface{ Raw() driver.Conn }); ok {
 		dc = c.Raw()

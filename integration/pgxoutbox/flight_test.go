@@ -145,19 +145,19 @@ type flights struct {
 	db     testdb.DB
 	direct *sql.DB
 	ob     *core.Outbox
-	mode   pgx.QueryExecMode
-	warm   int // flights before the one that is cut
-	n      atomic.Int64
+	protocol
+	warm int // flights before the one that is cut
+	n    atomic.Int64
 }
 
-func newFlights(t *testing.T, mode pgx.QueryExecMode) *flights {
+func newFlights(t *testing.T, p protocol) *flights {
 	t.Helper()
-	return newFlightsOn(t, testdb.Postgres(t), mode)
+	return newFlightsOn(t, testdb.Postgres(t), p)
 }
 
-func newFlightsOn(t *testing.T, db testdb.DB, mode pgx.QueryExecMode) *flights {
+func newFlightsOn(t *testing.T, db testdb.DB, p protocol) *flights {
 	t.Helper()
-	f := &flights{T: t, db: db, direct: db.Open(t), ob: fixture.NewOutbox(t, db, core.Config{}), mode: mode, warm: 2}
+	f := &flights{T: t, db: db, direct: db.Open(t), ob: fixture.NewOutbox(t, db, core.Config{}), protocol: p, warm: 2}
 	fixture.MustExec(t, f.direct, "CREATE TABLE item (id BIGINT PRIMARY KEY)")
 	return f
 }
@@ -182,9 +182,18 @@ func (f *flights) open(cfg pgxoutbox.Config) (*sql.DB, func() *wire) {
 		return w, nil
 	}
 	cfg.Conn = *conn
-	pool := sql.OpenDB(pgxoutbox.Connector(cfg))
+	pool := f.connect(cfg, 1)
 	pool.SetMaxOpenConns(1)
 	return pool, last.Load
+}
+
+// connect opens a pool. Only Connector has the other settings of cfg.
+func (f *flights) connect(cfg pgxoutbox.Config, conns int32) *sql.DB {
+	f.Helper()
+	if f.native {
+		return sql.OpenDB(newNativeDriver(f.T, cfg.Conn, conns))
+	}
+	return sql.OpenDB(pgxoutbox.Connector(cfg))
 }
 
 // commit commits an event with a row of the application, or without, and returns the reported
@@ -199,7 +208,7 @@ func (f *flights) commit(
 		_, err = tx.ExecContext(ctx, "INSERT INTO item (id) VALUES ($1)", f.n.Add(1))
 		fixture.NoError(f.T, err)
 	}
-	own, err := sqltx.TxOf(ctx, tx)
+	own, err := coreTx(ctx, tx, f.native)
 	fixture.NoError(f.T, err)
 	e := core.Event{ID: core.NewEventID(), Type: "t", Topic: "t", Key: key, Payload: []byte("{}")}
 	_, err = f.ob.Publish(ctx, own, e)
@@ -279,9 +288,9 @@ func TestPgxFlightIsCutAtEachByte(t *testing.T) {
 		}
 		for _, warm := range warm {
 			for _, row := range []bool{true, false} { // without a row, BEGIN is in the flight
-				t.Run(fmt.Sprintf("%s, row %t, flight %d", m.mode, row, warm+1), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, row %t, flight %d", m, row, warm+1), func(t *testing.T) {
 					t.Parallel()
-					f := newFlights(t, m.mode)
+					f := newFlights(t, m)
 					f.warm = warm
 					wrote, got := f.one(row, -1, -1)
 					fixture.Must(t, wrote != 0 && got != 0, "the flight has %d bytes, and its answer %d", wrote, got)
@@ -326,9 +335,9 @@ func (f *flights) awaitLock() {
 func TestPgxFlightIsCancelled(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			pool, _ := f.open(pgxoutbox.Config{CancelGrace: time.Minute})
 			defer pool.Close()
 			pid := f.pid(pool)
@@ -361,20 +370,21 @@ func TestPgxFlightIsCancelled(t *testing.T) {
 // could be that of a pooler, which does not know that.
 func TestPgxFlightIsTerminated(t *testing.T) {
 	t.Parallel()
-	f := newFlights(t, pgx.QueryExecModeCacheStatement)
-	pool, _ := f.open(pgxoutbox.Config{})
-	defer pool.Close()
-	release := f.locked("k")
-	defer release()
-	go func() {
-		f.awaitLock()
-		_, _ = f.direct.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' " +
-			"AND datname = current_database()")
-	}()
-	id, heard, err := f.commit(t.Context(), pool, "k", true, func() {})
-	fixture.Check(t, errors.Is(err, core.ErrCommitUnknown) && heard == core.Unknown,
-		"Commit: %v, heard %s, want that the outcome is unknown", err, heard)
-	fixture.Check(t, !f.stored(id), "the event is there")
+	both(t, func(t *testing.T, f *flights) {
+		pool, _ := f.open(pgxoutbox.Config{})
+		defer pool.Close()
+		release := f.locked("k")
+		defer release()
+		go func() {
+			f.awaitLock()
+			_, _ = f.direct.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' " +
+				"AND datname = current_database()")
+		}()
+		id, heard, err := f.commit(t.Context(), pool, "k", true, func() {})
+		fixture.Check(t, errors.Is(err, core.ErrCommitUnknown) && heard == core.Unknown,
+			"Commit: %v, heard %s, want that the outcome is unknown", err, heard)
+		fixture.Check(t, !f.stored(id), "the event is there")
+	})
 }
 
 // The server commits, and its connection to a pooler is lost before the pooler has the answer. The
@@ -387,9 +397,9 @@ func TestPgxFlightIsAnsweredByPooler(t *testing.T) {
 	answer, err := crashed.Encode(nil)
 	fixture.NoError(t, err)
 	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, m.mode)
+			f := newFlights(t, m)
 			pool, last := f.open(pgxoutbox.Config{})
 			defer pool.Close()
 			for range f.warm {

@@ -23,10 +23,11 @@ func TestAdapterSuitePGX(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			suite.TestAdapter(t, adapters.Harness(testdb.Postgres(t),
-				func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
-					return adapters.PGX(t, db, mode, cfg)
-				}))
+			h := adapters.Harness(testdb.Postgres(t), func(t *testing.T, db testdb.DB, cfg core.Config) suite.Adapter {
+				return adapters.PGX(t, db, mode, cfg)
+			})
+			h.Defers = true
+			suite.TestAdapter(t, h)
 		})
 	}
 }

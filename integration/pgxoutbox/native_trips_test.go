@@ -96,13 +96,13 @@ func TestRoundTripsOfNativePGX(t *testing.T) {
 			want int64
 			do   func() error
 		}{
-			{"a transaction with an event: BEGIN, INSERT, COMMIT", 3, func() error {
+			{"a transaction with an event alone", 1, func() error {
 				return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 					_, err := pgxoutbox.Publish(t.Context(), ob, tx, core.Event{Type: "noted", Topic: "a", Data: 1})
 					return err
 				})
 			}},
-			{"a transaction with an event of a key", 3, func() error {
+			{"a transaction with an event of a key", 1, func() error {
 				return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 					_, err := pgxoutbox.Publish(t.Context(), ob, tx,
 						core.Event{Type: "noted", Topic: "a", Key: "k", Data: 1})

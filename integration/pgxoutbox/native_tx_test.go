@@ -401,6 +401,7 @@ func TestEndsOfTransactions(t *testing.T) {
 	}
 	for name, end := range map[string]func(w *world, tx pgx.Tx) core.Outcome{
 		"twice": func(w *world, tx pgx.Tx) core.Outcome {
+			early := tx.LargeObjects()
 			w.check(tx.Commit(ctx))
 			for _, err := range []error{tx.Commit(ctx), tx.Rollback(ctx)} {
 				fixture.Check(w, errors.Is(err, pgx.ErrTxClosed), "the second end: %v", err)
@@ -408,9 +409,10 @@ func TestEndsOfTransactions(t *testing.T) {
 			if _, err := tx.Exec(ctx, "SELECT 1"); !errors.Is(err, pgx.ErrTxClosed) {
 				w.Errorf("a statement after the end: %v", err)
 			}
-			lo := tx.LargeObjects()
-			if _, err := lo.Create(ctx, 0); !errors.Is(err, pgx.ErrTxClosed) {
-				w.Errorf("a large object after the end: %v", err)
+			for _, lo := range []pgx.LargeObjects{early, tx.LargeObjects()} {
+				if _, err := lo.Create(ctx, 0); !errors.Is(err, pgx.ErrTxClosed) {
+					w.Errorf("a large object after the end: %v", err)
+				}
 			}
 			return core.Committed
 		},

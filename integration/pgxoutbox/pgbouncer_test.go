@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,9 +23,9 @@ import (
 
 // poolerModes are the query modes of pgx whose statements need nothing that an earlier one left on
 // the connection.
-var poolerModes = []pgx.QueryExecMode{
-	pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe,
-}
+var poolerModes = slices.DeleteFunc(slices.Clone(modes), func(p protocol) bool {
+	return p.mode == pgx.QueryExecModeCacheStatement || p.mode == pgx.QueryExecModeDescribeExec
+})
 
 // The adapter suite through PgBouncer in transaction mode: with events that wait for COMMIT, and
 // without -short over native pgx.
@@ -38,6 +39,7 @@ func TestAdapterSuitePgBouncer(t *testing.T) {
 			return adapters.PGX(t, db, pgx.QueryExecModeExec, cfg)
 		}),
 	} {
+		h.Defers = true
 		if testing.Short() {
 			if name == "native" {
 				continue
@@ -56,10 +58,10 @@ func TestAdapterSuitePgBouncer(t *testing.T) {
 // the same bytes on their way to PostgreSQL.
 func TestPgBouncerFlightIsCut(t *testing.T) {
 	t.Parallel()
-	for _, mode := range poolerModes {
-		t.Run(mode.String(), func(t *testing.T) {
+	for _, p := range poolerModes {
+		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlightsOn(t, testdb.PgBouncer(t), mode)
+			f := newFlightsOn(t, testdb.PgBouncer(t), p)
 			wrote, got := f.one(true, -1, -1)
 			fixture.Must(t, wrote != 0 && got != 0, "the flight has %d bytes, and its answer %d", wrote, got)
 			step := 3
@@ -80,10 +82,10 @@ func TestPgBouncerFlightIsCut(t *testing.T) {
 // the answer says that nothing is committed.
 func TestPgBouncerFlightIsCancelled(t *testing.T) {
 	t.Parallel()
-	for _, mode := range poolerModes {
-		t.Run(mode.String(), func(t *testing.T) {
+	for _, p := range poolerModes {
+		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlightsOn(t, testdb.PgBouncer(t), mode)
+			f := newFlightsOn(t, testdb.PgBouncer(t), p)
 			pool, _ := f.open(pgxoutbox.Config{CancelGrace: time.Minute})
 			defer pool.Close()
 			release := f.locked("k")

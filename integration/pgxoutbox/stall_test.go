@@ -181,7 +181,7 @@ func TestPgxServerStallsInCommit(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			f := newFlights(t, mode)
+			f := newFlights(t, protocol{mode: mode})
 			wrote, got := f.one(true, -1, -1)
 			step := 3
 			if testing.Short() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,9 +63,9 @@ func (k *keeper) commits(what string, wantParsed, wantNamed bool) {
 func TestPgxFlightKeepsItsInsert(t *testing.T) {
 	t.Parallel()
 	for _, m := range modes {
-		t.Run(m.mode.String(), func(t *testing.T) {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			k := newFlights(t, m.mode).keeper(pgxoutbox.Config{})
+			k := newFlights(t, m).keeper(pgxoutbox.Config{})
 			if m.mode == pgx.QueryExecModeCacheStatement {
 				for range 4 {
 					if _, named, err := k.try(event("k")); err != nil || named {
@@ -92,23 +93,25 @@ func TestPgxFlightKeepsItsInsert(t *testing.T) {
 // A duplicate leaves the statement prepared, also in the flight that prepares it.
 func TestPgxFlightKeepsItsInsertAfterADuplicate(t *testing.T) {
 	t.Parallel()
-	k := newFlights(t, pgx.QueryExecModeSimpleProtocol).keeper(pgxoutbox.Config{})
-	first := event("k")
-	if _, _, err := k.try(first); err != nil {
-		t.Fatal(err)
-	}
-	pid := k.pid(k.pool)
-	for n, wantParsed := range []bool{true, false, false} {
-		parsed, named, err := k.try(first)
-		if !errors.Is(err, core.ErrDuplicateEvent) || !strings.Contains(err.Error(), first.ID) ||
-			errors.Is(err, core.ErrCommitUnknown) {
-			t.Errorf("duplicate %d: %v", n, err)
+	both(t, func(t *testing.T, f *flights) {
+		k := f.keeper(pgxoutbox.Config{})
+		first := event("k")
+		if _, _, err := k.try(first); err != nil {
+			t.Fatal(err)
 		}
-		fixture.Check(t, parsed == wantParsed && named,
-			"duplicate %d: the text was sent: %t, a name was sent: %t", n, parsed, named)
-	}
-	k.commits("after the duplicates", false, true)
-	fixture.Check(t, k.pid(k.pool) == pid, "the connection was closed")
+		pid := k.pid(k.pool)
+		for n, wantParsed := range []bool{true, false, false} {
+			parsed, named, err := k.try(first)
+			if !errors.Is(err, core.ErrDuplicateEvent) || !strings.Contains(err.Error(), first.ID) ||
+				errors.Is(err, core.ErrCommitUnknown) {
+				t.Errorf("duplicate %d: %v", n, err)
+			}
+			fixture.Check(t, parsed == wantParsed && named,
+				"duplicate %d: the text was sent: %t, a name was sent: %t", n, parsed, named)
+		}
+		k.commits("after the duplicates", false, true)
+		fixture.Check(t, k.pid(k.pool) == pid, "the connection was closed")
+	}, pgx.QueryExecModeSimpleProtocol)
 }
 
 // Connector prepares nothing if that is turned off, if it does not see everything that is sent on
@@ -122,18 +125,18 @@ func TestPgxFlightKeepsNothing(t *testing.T) {
 	}
 	t.Run("DisablePrepare", func(t *testing.T) {
 		t.Parallel()
-		f := newFlights(t, pgx.QueryExecModeSimpleProtocol)
+		f := newFlights(t, protocol{mode: pgx.QueryExecModeSimpleProtocol})
 		f.ob = fixture.NewOutbox(t, f.db, core.Config{DisablePrepare: true})
 		never(t, f.keeper(pgxoutbox.Config{}))
 	})
 	t.Run("EagerBegin", func(t *testing.T) {
 		t.Parallel()
-		never(t, newFlights(t, pgx.QueryExecModeExec).keeper(pgxoutbox.Config{EagerBegin: true}))
+		never(t, newFlights(t, protocol{mode: pgx.QueryExecModeExec}).keeper(pgxoutbox.Config{EagerBegin: true}))
 	})
-	for _, mode := range poolerModes {
-		t.Run("PgBouncer, "+mode.String(), func(t *testing.T) {
+	for _, p := range poolerModes {
+		t.Run("PgBouncer, "+p.String(), func(t *testing.T) {
 			t.Parallel()
-			k := newFlightsOn(t, testdb.PgBouncer(t), mode).keeper(pgxoutbox.Config{})
+			k := newFlightsOn(t, testdb.PgBouncer(t), p).keeper(pgxoutbox.Config{})
 			for n := range 4 {
 				parsed, named, err := k.try(event("k"))
 				// With a cache of descriptions, pgx sends the text of an unnamed statement.
@@ -180,7 +183,7 @@ var forgetters = []struct {
 		}
 		defer conn.Close()
 		return conn.Raw(func(dc any) error {
-			own, err := pgxoutbox.Conn(dc)
+			own, err := pgxConn(dc)
 			if err != nil {
 				return err
 			}
@@ -210,15 +213,20 @@ func text(query string) func(ctx context.Context, k *keeper) error {
 	}
 }
 
+// keepingModes are two of the modes in which a connection keeps statements.
+var keepingModes = slices.DeleteFunc(slices.Clone(modes), func(p protocol) bool {
+	return p.mode != pgx.QueryExecModeSimpleProtocol && p.mode != pgx.QueryExecModeExec
+})
+
 // A statement that the program has deallocated is prepared again, and no COMMIT fails because of
 // it.
 func TestPgxFlightWhoseInsertIsForgotten(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
+	for _, p := range keepingModes {
 		for _, way := range forgetters {
-			t.Run(mode.String()+", "+way.name, func(t *testing.T) {
+			t.Run(p.String()+", "+way.name, func(t *testing.T) {
 				t.Parallel()
-				k := newFlights(t, mode).keeper(pgxoutbox.Config{})
+				k := newFlights(t, p).keeper(pgxoutbox.Config{})
 				for range 3 {
 					_, _, err := k.try(event("k"))
 					fixture.NoError(t, err)
@@ -236,7 +244,8 @@ func TestPgxFlightWhoseInsertIsForgotten(t *testing.T) {
 func TestPgxFlightWhoseSessionIsReset(t *testing.T) {
 	t.Parallel()
 	resets := 0
-	k := newFlights(t, pgx.QueryExecModeSimpleProtocol).keeper(pgxoutbox.Config{Options: []stdlib.OptionOpenDB{
+	f := newFlights(t, protocol{mode: pgx.QueryExecModeSimpleProtocol})
+	k := f.keeper(pgxoutbox.Config{Options: []stdlib.OptionOpenDB{
 		stdlib.OptionResetSession(func(ctx context.Context, conn *pgx.Conn) error {
 			resets++
 			_, err := conn.Exec(ctx, "DISCARD ALL")
@@ -255,53 +264,57 @@ func TestPgxFlightWhoseSessionIsReset(t *testing.T) {
 // then prepares nothing any more.
 func TestPgxFlightWhoseInsertIsForgottenUnseen(t *testing.T) {
 	t.Parallel()
-	f := newFlights(t, pgx.QueryExecModeSimpleProtocol)
-	fixture.MustExec(t, f.direct, `CREATE FUNCTION forget() RETURNS int LANGUAGE plpgsql AS
-		$$ BEGIN EXECUTE 'DEALLOCATE ALL'; RETURN 1; END $$`)
-	k := f.keeper(pgxoutbox.Config{})
-	for range 3 {
-		_, _, err := k.try(event("k"))
-		fixture.NoError(t, err)
-	}
-	pid := k.pid(k.pool)
-	fixture.NoError(t, text("SELECT forget()")(t.Context(), k))
-	e := event("k")
-	if _, _, err := k.try(e); !isCode(err, "26000") || errors.Is(err, core.ErrCommitUnknown) || k.stored(e.ID) {
-		t.Errorf("Commit: %v, stored: %t, want the error of the server", err, k.stored(e.ID))
-	}
-	for range 4 {
-		k.commits("later", true, false)
-	}
-	fixture.Check(t, k.pid(k.pool) == pid, "the connection was closed")
+	both(t, func(t *testing.T, f *flights) {
+		fixture.MustExec(t, f.direct, `CREATE FUNCTION forget() RETURNS int LANGUAGE plpgsql AS
+			$$ BEGIN EXECUTE 'DEALLOCATE ALL'; RETURN 1; END $$`)
+		k := f.keeper(pgxoutbox.Config{})
+		pid := k.pid(k.pool)
+		for range 3 {
+			_, _, err := k.try(event("k"))
+			fixture.NoError(t, err)
+		}
+		tx := k.begin(k.pool, nil)
+		tx.exec("SELECT forget()")
+		fixture.NoError(t, tx.Commit())
+		e := event("k")
+		if _, _, err := k.try(e); !isCode(err, "26000") || errors.Is(err, core.ErrCommitUnknown) || k.stored(e.ID) {
+			t.Errorf("Commit: %v, stored: %t, want the error of the server", err, k.stored(e.ID))
+		}
+		for range 4 {
+			k.commits("later", true, false)
+		}
+		fixture.Check(t, k.pid(k.pool) == pid, "the connection was closed")
+	}, pgx.QueryExecModeSimpleProtocol)
 }
 
 // A table is changed after a statement was prepared. The next transaction that executes the
 // statement is rolled back, and Commit says so. The statement is prepared again.
 func TestPgxFlightWhoseTableChanges(t *testing.T) {
 	t.Parallel()
-	f := newFlights(t, pgx.QueryExecModeSimpleProtocol)
-	k := f.keeper(pgxoutbox.Config{})
-	for range 3 {
-		_, _, err := k.try(event("k"))
-		fixture.NoError(t, err)
-	}
-	fixture.MustExec(t, f.direct, "ALTER TABLE outbox_key ALTER COLUMN last_seq TYPE numeric")
-	e := event("k")
-	if _, _, err := k.try(e); !isCode(err, "0A000") || errors.Is(err, core.ErrCommitUnknown) || k.stored(e.ID) {
-		t.Errorf("Commit: %v, stored: %t, want the error of the server", err, k.stored(e.ID))
-	}
-	k.commits("afterwards", true, true)
-	k.commits("later", false, true)
+	both(t, func(t *testing.T, f *flights) {
+		k := f.keeper(pgxoutbox.Config{})
+		for range 3 {
+			_, _, err := k.try(event("k"))
+			fixture.NoError(t, err)
+		}
+		fixture.MustExec(t, f.direct, "ALTER TABLE outbox_key ALTER COLUMN last_seq TYPE numeric")
+		e := event("k")
+		if _, _, err := k.try(e); !isCode(err, "0A000") || errors.Is(err, core.ErrCommitUnknown) || k.stored(e.ID) {
+			t.Errorf("Commit: %v, stored: %t, want the error of the server", err, k.stored(e.ID))
+		}
+		k.commits("afterwards", true, true)
+		k.commits("later", false, true)
+	}, pgx.QueryExecModeSimpleProtocol)
 }
 
 // Package sqltx prepares the INSERT of Eager events. It does not count INSERTs of events that wait.
 // Its statements can be forgotten too, and are prepared again.
 func TestPgxEagerInsertIsForgotten(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
-		t.Run(mode.String(), func(t *testing.T) {
+	for _, p := range keepingModes {
+		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
-			k := newFlights(t, mode).keeper(pgxoutbox.Config{})
+			k := newFlights(t, p).keeper(pgxoutbox.Config{})
 			publish := func(eager ...bool) {
 				t.Helper()
 				tx := k.begin(k.pool, nil)
@@ -325,22 +338,24 @@ func TestPgxEagerInsertIsForgotten(t *testing.T) {
 // A connection keeps a bounded number of statements, whatever events are published.
 func TestPgxFlightKeepsFewInserts(t *testing.T) {
 	t.Parallel()
-	k := newFlights(t, pgx.QueryExecModeSimpleProtocol).keeper(pgxoutbox.Config{})
-	for n := range 24 {
-		for range 3 {
-			var events []core.Event
-			for range n + 1 {
-				events = append(events, event("k"))
-			}
-			if _, _, err := k.try(events...); err != nil {
-				t.Fatal(err)
+	both(t, func(t *testing.T, f *flights) {
+		k := f.keeper(pgxoutbox.Config{})
+		for n := range 24 {
+			for range 3 {
+				var events []core.Event
+				for range n + 1 {
+					events = append(events, event("k"))
+				}
+				if _, _, err := k.try(events...); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	var kept int
-	fixture.NoError(t, k.pool.QueryRowContext(t.Context(),
-		"SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'outbox%'").Scan(&kept))
-	fixture.Check(t, kept == 16, "%d statements are prepared, want 16", kept)
+		var kept int
+		fixture.NoError(t, k.pool.QueryRowContext(t.Context(),
+			"SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'outbox%'").Scan(&kept))
+		fixture.Check(t, kept == 16, "%d statements are prepared, want 16", kept)
+	}, pgx.QueryExecModeSimpleProtocol)
 }
 
 // A claim is executed by its name too, and prepared again if the server may have forgotten it. If
@@ -377,20 +392,23 @@ func TestPgxClaimsAreKept(t *testing.T) {
 				"claim %d: %s with %d rows, %v, want %s", n, got, len(rows), err, want)
 		}
 	}
-	for _, m := range modes {
+	for _, m := range sqlModes {
 		if m.mode == pgx.QueryExecModeCacheStatement {
 			continue
 		}
-		t.Run(m.mode.String(), func(t *testing.T) {
+		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			try(t, newFlights(t, m.mode), "text", "prepare", "name", "name", "DISCARD ALL", "prepare", "name",
+			try(t, newFlights(t, m), "text", "prepare", "name", "name", "DISCARD ALL", "prepare", "name",
 				"SELECT forget()", "name fails", "text", "text")
 		})
 	}
-	for _, mode := range poolerModes {
-		t.Run("PgBouncer, "+mode.String(), func(t *testing.T) {
+	for _, p := range poolerModes {
+		if p.native {
+			continue
+		}
+		t.Run("PgBouncer, "+p.String(), func(t *testing.T) {
 			t.Parallel()
-			try(t, newFlightsOn(t, testdb.PgBouncer(t), mode), "text", "text", "text", "text")
+			try(t, newFlightsOn(t, testdb.PgBouncer(t), p), "text", "text", "text", "text")
 		})
 	}
 }

@@ -104,15 +104,19 @@ func (c sqliteConnector) Driver() driver.Driver {
 // left, or after.
 type trappedNet struct {
 	net.Conn
-	trap *trap
+	trap   *trap
+	flight bool // what is written now has a COMMIT in it
 }
 
 // commits are the forms of COMMIT: a simple query of PostgreSQL, and COM_QUERY of MariaDB.
 var commits = [][]byte{[]byte("Q\x00\x00\x00\x0bCOMMIT\x00"), []byte("\x07\x00\x00\x00\x03COMMIT")}
 
 func (c *trappedNet) Write(b []byte) (int, error) {
-	up := bytes.ToUpper(b)
-	for _, commit := range commits {
+	up, forms := bytes.ToUpper(b), commits
+	if c.flight {
+		forms = [][]byte{up}
+	}
+	for _, commit := range forms {
 		at := bytes.Index(up, commit)
 		if at < 0 || !c.trap.due(InsideCommit) {
 			continue

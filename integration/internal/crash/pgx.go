@@ -52,12 +52,16 @@ func pgxPool(dsn string, t *trap) (*pgxpool.Pool, error) {
 			return &trappedNet{Conn: c, trap: t}, nil
 		}
 		config.ConnConfig.Tracer = trappedCommits{t}
+		pgxoutbox.DeferBegin(config)
 	}
 	return pgxpool.NewWithConfig(context.Background(), config)
 }
 
-// trappedCommits passes the points before and after COMMIT.
+// trappedCommits passes the points before and after COMMIT, which is a statement alone or the last one
+// of a batch.
 type trappedCommits struct{ trap *trap }
+
+var _ pgx.BatchTracer = trappedCommits{}
 
 type commitKey struct{}
 
@@ -75,6 +79,29 @@ func (c trappedCommits) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx
 	if commit, _ := ctx.Value(commitKey{}).(bool); commit && data.Err == nil {
 		c.trap.at(BeforeEnqueue)
 	}
+}
+
+func (c trappedCommits) TraceBatchStart(
+	ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData,
+) context.Context {
+	all := data.Batch.QueuedQueries
+	if len(all) == 0 || !strings.EqualFold(all[len(all)-1].SQL, "commit") {
+		return ctx
+	}
+	c.trap.at(BeforeCommit)
+	if wire, ok := conn.PgConn().Conn().(*trappedNet); ok {
+		wire.flight = true
+	}
+	return context.WithValue(ctx, commitKey{}, true)
+}
+
+func (trappedCommits) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (c trappedCommits) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
+	if wire, ok := conn.PgConn().Conn().(*trappedNet); ok {
+		wire.flight = false
+	}
+	c.TraceQueryEnd(ctx, conn, pgx.TraceQueryEndData{Err: data.Err})
 }
 
 // pgxTransaction is a transaction of pgx with the methods of a Transaction.

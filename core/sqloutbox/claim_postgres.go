@@ -54,8 +54,8 @@ const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, 
 const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + core.ServedTopicPrefix +
 	`%' OR e.topic = ANY ($14::text[]))`
 
-// postgresTopics lists the topics of $6, or else all topics with open rows, and leaves out the topics
-// of $7. $16 are the due times to start at for the topics of $6, in microseconds since 1970; if it
+// postgresTopics lists the topics of $6, or else all topics with open rows, and leaves out the
+// topics of $7. $16 are the due times to start at for the topics of $6, in microseconds since 1970; if it
 // is empty, claims start at the beginning. $20 are an empty text and topics that probably have open
 // rows, or nothing if $6 is set. Other topics are found by jumping from one to the next between
 // these. So no jump reads over the finished entries at the front of a topic that is known.

@@ -55,9 +55,9 @@ const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + co
 	`%' OR e.topic = ANY ($14::text[]))`
 
 // postgresTopics lists the topics of $6, or else all topics with open rows, and leaves out the
-// topics of $7. $16 are the due times to start at for the topics of $6, in microseconds since 1970; if it
-// is empty, claims start at the beginning. $20 are an empty text and topics that probably have open
-// rows, or nothing if $6 is set. Other topics are found by jumping from one to the next between
+// topics of $7. $16 are the due times to start at for the topics of $6, in microseconds since 1970;
+// if it is empty, claims start at the beginning. $20 are an empty text and topics that probably have
+// open rows, or nothing if $6 is set. Other topics are found by jumping from one to the next between
 // these. So no jump reads over the finished entries at the front of a topic that is known.
 const postgresTopics = `WITH RECURSIVE all_topics AS (
   SELECT k.topic COLLATE "C" AS topic, lead(k.topic COLLATE "C") OVER (ORDER BY k.topic COLLATE "C") AS known
@@ -171,8 +171,8 @@ const postgresWanted = postgresTenant + `
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed
 
 // A claim of heads tells which lane it ends at, for the next one, and how many heads are dead. A
-// claim that is likely to take rows has these facts in each row, as postgresClaimUnordered does. One
-// that may take nothing has them in a row of their own, behind a list of the rows.
+// claim that is likely to take rows has these facts in each row, as postgresClaimUnordered does.
+// One that may take nothing has them in a row of their own, behind a list of the rows.
 var (
 	postgresClaimHeads       = claimHeads(postgresTake + ", " + postgresNextHead + ", " + postgresDeadHeads)
 	postgresClaimHeadsOrNone = claimHeads(`, taken AS (` + postgresTake + `)

@@ -54,10 +54,10 @@ const postgresNoRow = `'00000000-0000-0000-0000-000000000000'::uuid, '', '', 0, 
 const postgresServed = ` AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE '` + core.ServedTopicPrefix +
 	`%' OR e.topic = ANY ($14::text[]))`
 
-// postgresTopics lists the topics of $6, or else all topics with open rows, and leaves out the topics
-// of $7. $16 are the due times to start at for the topics of $6, in microseconds since 1970; if it
-// is empty, claims start at the beginning. $20 are an empty text and topics that probably have open
-// rows, or nothing if $6 is set. Other topics are found by jumping from one to the next between
+// postgresTopics lists the topics of $6, or else all topics with open rows, and leaves out the
+// topics of $7. $16 are the due times to start at for the topics of $6, in microseconds since 1970;
+// if it is empty, claims start at the beginning. $20 are an empty text and topics that probably have
+// open rows, or nothing if $6 is set. Other topics are found by jumping from one to the next between
 // these. So no jump reads over the finished entries at the front of a topic that is known.
 const postgresTopics = `WITH RECURSIVE all_topics AS (
   SELECT k.topic COLLATE "C" AS topic, lead(k.topic COLLATE "C") OVER (ORDER BY k.topic COLLATE "C") AS known
@@ -69,8 +69,8 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
     UNION ALL (SELECT e.topic FROM {event} e WHERE t.known IS NULL AND e.status IN (0,2) AND e.lane IS NULL AND
       e.topic > t.topic ORDER BY e.topic LIMIT 1)) n
 ), topics AS MATERIALIZED (
-  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> '' AND
-    e.topic <> ALL ($7::text[])` +
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e
+  WHERE e.topic <> '' AND e.topic <> ALL ($7::text[])` +
 	postgresServed + `
   UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
     '-infinity') FROM unnest($6::text[], $16::bigint[]) l(topic, since)
@@ -171,8 +171,8 @@ const postgresWanted = postgresTenant + `
     AND ($6::text[] IS NULL OR e.topic = ANY ($6::text[])) AND e.topic <> ALL ($7::text[])` + postgresServed
 
 // A claim of heads tells which lane it ends at, for the next one, and how many heads are dead. A
-// claim that is likely to take rows has these facts in each row, as postgresClaimUnordered does. One
-// that may take nothing has them in a row of their own, behind a list of the rows.
+// claim that is likely to take rows has these facts in each row, as postgresClaimUnordered does.
+// One that may take nothing has them in a row of their own, behind a list of the rows.
 var (
 	postgresClaimHeads       = claimHeads(postgresTake + ", " + postgresNextHead + ", " + postgresDeadHeads)
 	postgresClaimHeadsOrNone = claimHeads(`, taken AS (` + postgresTake + `)

@@ -107,8 +107,8 @@ func (c *cursors) slow(f filter) bool {
 	return c.passes[f.key()].slow
 }
 
-// passed notes the end of a full pass that took rows, and how many index entries it read. A pass that
-// took none cannot tell: what the one before has shown holds until a pass is quick.
+// passed notes the end of a full pass that took rows, and how many index entries it read. A pass
+// that took none cannot tell: what the one before has shown holds until a pass is quick.
 func (c *cursors) passed(f filter, end time.Time, took time.Duration, rows, entries int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +218,7 @@ func (u *unorderedRows) inTurns() map[string]topicRows {
 	for i, p := range places {
 		order[i] = p.row
 	}
-	u.due = nil // in the order of before
+	u.due = nil // its order is not the rows' any more
 	arrange(u.rows, order)
 	return byTopic
 }

@@ -19,6 +19,7 @@ func (b *bits) ScanBytes(v []byte) error {
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	const text, binary = pgtype.TextFormatCode, pgtype.BinaryFormatCode
+	minus := []byte("\xff\xff\xff\xff\xff\xff\xff\xfe") // -2
 	for name, c := range map[string]struct {
 		oid    uint32
 		format int16
@@ -31,9 +32,9 @@ func TestDecode(t *testing.T) {
 		"empty text after another":  {pgtype.TextOID, text, []byte{}, new("a"), ""},
 		"no text":                   {pgtype.TextOID, text, nil, new(string), nil},
 		"a number as a text":        {pgtype.Int4OID, binary, []byte{0, 0, 0, 1}, new(string), nil},
-		"bigint":                    {pgtype.Int8OID, binary, []byte("\xff\xff\xff\xff\xff\xff\xff\xfe"), new(int64), int64(-2)},
-		"integer":                   {pgtype.Int4OID, binary, []byte{255, 255, 255, 254}, new(int), -2},
-		"smallint":                  {pgtype.Int2OID, binary, []byte{255, 254}, new(int64), int64(-2)},
+		"bigint":                    {pgtype.Int8OID, binary, minus, new(int64), int64(-2)},
+		"integer":                   {pgtype.Int4OID, binary, minus[4:], new(int), -2},
+		"smallint":                  {pgtype.Int2OID, binary, minus[6:], new(int64), int64(-2)},
 		"a number in digits":        {pgtype.Int8OID, text, []byte("12345678"), new(int64), nil},
 		"no number":                 {pgtype.Int8OID, binary, nil, new(int64), nil},
 		"numeric":                   {pgtype.NumericOID, binary, []byte{0, 1, 0, 0, 0, 0, 0, 0}, new(int64), nil},

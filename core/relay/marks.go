@@ -89,9 +89,12 @@ func (m *marks) batchWaits() bool {
 	return len(m.lists[markDone])-m.doneCold >= m.batch || m.doneCold >= m.coldBatch
 }
 
-// take removes and returns the waiting marks.
+// take removes and returns the waiting marks. There is room for as many again.
 func (m *marks) take() (lists [markKinds][]mark) {
-	lists, m.lists, m.doneCold = m.lists, lists, 0
+	for kind, list := range m.lists {
+		lists[kind], m.lists[kind] = list, make([]mark, 0, len(list))
+	}
+	m.doneCold = 0
 	return lists
 }
 

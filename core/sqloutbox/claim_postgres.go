@@ -69,8 +69,8 @@ const postgresTopics = `WITH RECURSIVE all_topics AS (
     UNION ALL (SELECT e.topic FROM {event} e WHERE t.known IS NULL AND e.status IN (0,2) AND e.lane IS NULL AND
       e.topic > t.topic ORDER BY e.topic LIMIT 1)) n
 ), topics AS MATERIALIZED (
-  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> '' AND
-    e.topic <> ALL ($7::text[])` +
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e
+  WHERE e.topic <> '' AND e.topic <> ALL ($7::text[])` +
 	postgresServed + `
   UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
     '-infinity') FROM unnest($6::text[], $16::bigint[]) l(topic, since)

@@ -1,9 +1,12 @@
 package sqloutbox
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
 )
 
 func TestCursors(t *testing.T) {
@@ -67,6 +70,23 @@ func TestCursors(t *testing.T) {
 	starts(all, later.Add(passRest*time.Second-1), []string{"a", "b"}, []int64{3, 4})
 	starts(all, later.Add(passRest*time.Second), nil, nil)
 
+	// A pass that takes nothing cannot tell how much it read for nothing.
+	c.passed(all, later, slowPass, 0, 0)
+	starts(all, later, []string{"a", "b"}, []int64{3, 4})
+	c.passed(all, later, slowPass-1, 0, 0)
+	starts(all, later, nil, nil)
+	c.passed(all, later, slowPass, 0, 0)
+	starts(all, later, nil, nil)
+	c.failed(all, later, time.Second)
+
+	// A claim of all topics looks for others between those of the last one.
+	if known := c.known(all); !slices.Equal(known, []string{"", "b"}) {
+		t.Errorf("a claim knows of %q, want b", known)
+	}
+	if known := c.known(filter{only: []string{"a"}}); known != nil {
+		t.Errorf("a claim of topic a looks for topics at %q", known)
+	}
+
 	// After the pause of a tenant, its rows may be behind the cursors.
 	c.follow(nil)
 	starts(all, later, []string{"a", "b"}, []int64{3, 4})
@@ -87,5 +107,29 @@ func TestCursors(t *testing.T) {
 	}
 	if len(c.passes) > maxPasses {
 		t.Errorf("%d passes are remembered", len(c.passes))
+	}
+}
+
+func TestUnorderedRowsInTurns(t *testing.T) {
+	rows := unorderedRows{}
+	for i, r := range []struct {
+		topic string
+		due   int64
+	}{{"a", 5}, {"b", 9}, {"a", 1}, {"b", 2}, {"a", 1}, {"c", 7}} {
+		rows.rows = append(rows.rows, core.Claimed{
+			ID: core.RowID{byte(9 - i)}, KeySeq: int64(i), Event: core.Event{Topic: r.topic},
+		})
+		rows.due = append(rows.due, r.due)
+	}
+	taken := rows.inTurns()
+	var got []int64
+	for _, r := range rows.rows {
+		got = append(got, r.KeySeq)
+	}
+	if want := []int64{4, 3, 5, 2, 1, 0}; !slices.Equal(got, want) {
+		t.Errorf("the rows are in the order %v, want %v", got, want)
+	}
+	if want := map[string]topicRows{"a": {3, 5}, "b": {2, 9}, "c": {1, 7}}; !maps.Equal(taken, want) {
+		t.Errorf("taken were %v, want %v", taken, want)
 	}
 }

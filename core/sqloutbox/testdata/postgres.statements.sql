@@ -217,8 +217,8 @@ WITH RECURSIVE all_topics AS (
     UNION ALL (SELECT e.topic FROM "app"."outbox_event" e WHERE t.known IS NULL AND e.status IN (0,2) AND e.lane IS NULL AND
       e.topic > t.topic ORDER BY e.topic LIMIT 1)) n
 ), topics AS MATERIALIZED (
-  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> '' AND
-    e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e
+  WHERE e.topic <> '' AND e.topic <> ALL ($7::text[]) AND ($6::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
   UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
     '-infinity') FROM unnest($6::text[], $11::bigint[]) l(topic, since)
 ), cand AS MATERIALIZED (
@@ -422,8 +422,8 @@ WITH RECURSIVE all_topics AS (
     UNION ALL (SELECT e.topic FROM "app"."outbox_event" e WHERE t.known IS NULL AND e.status IN (0,2) AND e.lane IS NULL AND
       e.topic > t.topic ORDER BY e.topic LIMIT 1)) n
 ), topics AS MATERIALIZED (
-  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e WHERE e.topic <> '' AND
-    e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
+  SELECT e.topic, '-infinity'::timestamptz AS since FROM all_topics e
+  WHERE e.topic <> '' AND e.topic <> ALL ($3::text[]) AND ($2::text[] IS NOT NULL OR e.topic NOT LIKE 'effect.%' OR e.topic = ANY ($9::text[]))
   UNION ALL SELECT l.topic COLLATE "C", COALESCE('epoch'::timestamptz + l.since * interval '1 microsecond',
     '-infinity') FROM unnest($2::text[], $10::bigint[]) l(topic, since)
 ), unordered AS (

@@ -54,8 +54,8 @@ func (r *resultRows) plan(i, n int, field *pgconn.FieldDescription, to any) pgty
 	return r.plans[i]
 }
 
-// decode reads a value of a kind that events have much of, in a third of the time that pgx takes.
-// done is false if pgx has to read it. A text that the target has already is not copied: most rows
+// decode reads the kinds of values that events have much of, faster than a plan of pgx does. done is
+// false if pgx has to read the value. A text that the target has already is not copied: most rows
 // of a claim have the same topic and type.
 func decode(field *pgconn.FieldDescription, value []byte, to any) (done bool, err error) {
 	switch to := to.(type) {

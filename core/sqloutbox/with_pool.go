@@ -36,9 +36,9 @@ type Pool interface {
 	// or panics.
 	InTx(ctx context.Context, fn func(q Querier) error) error
 
-	// With returns a Querier like the Pool itself, but every statement runs with these settings of
-	// the server, as after SET LOCAL. Other statements never see the settings. NewWithPool calls
-	// With once.
+	// With returns a Querier like the Pool itself, but every statement is READ COMMITTED and runs with
+	// these settings of the server, as after SET LOCAL. Other statements never see the settings.
+	// NewWithPool calls With once.
 	With(settings map[string]string) Querier
 }
 

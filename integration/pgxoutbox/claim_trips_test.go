@@ -52,7 +52,8 @@ var openers = []struct {
 	}},
 }
 
-func onSQL(connector func(cfg pgx.ConnConfig) driver.Connector) func(*testing.T, *pgx.ConnConfig) *sqloutbox.Repository {
+func onSQL(connector func(cfg pgx.ConnConfig) driver.Connector,
+) func(*testing.T, *pgx.ConnConfig) *sqloutbox.Repository {
 	return func(t *testing.T, cfg *pgx.ConnConfig) *sqloutbox.Repository {
 		pool := sql.OpenDB(connector(*cfg))
 		t.Cleanup(func() { _ = pool.Close() })

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// watched returns the rows of a statement, with done called after it; nil: there is nothing to call.
+// watched returns the rows of a statement, and has done called after it; nil: nothing is called.
 func watched(rows pgx.Rows, err error, done func(tag pgconn.CommandTag, err error)) pgx.Rows {
 	switch {
 	case done == nil:

@@ -21,13 +21,13 @@ import (
 // by several goroutines. Several Pools on the same *pgxpool.Pool count as the same.
 type Pool struct{ *pgxpool.Pool }
 
-// NewPool returns the Pool on pool. Closing either closes both. BEGIN costs a round trip, unless pool
-// was configured with DeferBegin.
+// NewPool returns the Pool on pool. Closing either closes both. BEGIN costs a round trip, unless
+// pool was configured with DeferBegin.
 func NewPool(pool *pgxpool.Pool) *Pool { return &Pool{pool} }
 
 // DeferBegin makes the connections of a pool send BEGIN together with the first statement of a
-// transaction of a Pool. Call it before pgxpool.NewWithConfig; Open and OpenPool do so themselves. It
-// changes the same as Config.EagerBegin describes for Connector.
+// transaction of a Pool. Call it before pgxpool.NewWithConfig; Open and OpenPool do so themselves.
+// Config.EagerBegin says what differs then.
 func DeferBegin(config *pgxpool.Config) { install(config.ConnConfig) }
 
 func (p *Pool) check() error {

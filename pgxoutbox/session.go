@@ -42,7 +42,7 @@ type transaction struct {
 	eager bool
 	waits waiting
 	lost  error            // events that waited were not written, and never will be
-	inner pgx.BatchResults // has the same transaction as one of pgx, whose BEGIN it never sends; nil: it was not needed
+	inner pgx.BatchResults // has the same transaction as one of pgx; nil: it was not needed
 }
 
 const commitText = "commit"
@@ -217,7 +217,7 @@ func (s *session) extended(args []any, prepared bool) (extended, known bool) {
 	return extended, known
 }
 
-// beforeLook is called before something that may see the events, and does not touch the transaction.
+// beforeLook is called before something that may see the events but does not touch the transaction.
 func (s *session) beforeLook(ctx context.Context, what string) error {
 	if err := s.beforePrepare(ctx); err != nil {
 		return err

@@ -114,6 +114,31 @@ func TestFlushSendsKeptInserts(t *testing.T) {
 	wantErr(t, sqltx.Flush(t.Context(), nil), core.ErrNoTransaction, "Flush without a transaction")
 }
 
+// ownKeeper is a transaction that keeps inserts without a connection of Connector.
+type ownKeeper struct {
+	core.Tx
+	flushed int
+}
+
+func (*ownKeeper) Tracked() bool         { return true }
+func (*ownKeeper) Dialect() core.Dialect { return core.Postgres }
+
+func (k *ownKeeper) Exec(ctx context.Context, _ string, _ ...any) (int64, error) {
+	if sqltx.FlushAsked(ctx) {
+		k.flushed++
+	}
+	return 0, io.EOF
+}
+
+// Such a transaction learns from the context that it is asked to send them.
+func TestFlushAsksOtherKeepers(t *testing.T) {
+	t.Parallel()
+	k := &ownKeeper{}
+	_, _ = k.Exec(t.Context(), "SELECT 1")
+	wantErr(t, sqltx.Flush(t.Context(), k), io.EOF, "Flush")
+	equal(t, k.flushed, 1, "asked")
+}
+
 // The outcome that a driver knows is the one that is reported.
 func TestConnectorTakesTheOutcomeOfTheDriver(t *testing.T) {
 	t.Parallel()

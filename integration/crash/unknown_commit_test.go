@@ -288,6 +288,7 @@ func beginPGX(t *testing.T, w *unknownWorld) commitFunc {
 		tx, err := pool.Begin(ctx)
 		fixture.NoError(t, err)
 		defer tx.Rollback(ctx) // does nothing after Commit
+		e.Eager = true         // the proxy knows a COMMIT that is sent alone
 		if _, err := pgxoutbox.Publish(ctx, w.ob, tx, e); err != nil {
 			t.Fatal(err)
 		}

@@ -64,8 +64,8 @@
 //   - To operate: [Backlog], [DeadQuery], [DeadEvent], [AdminRequest] with [Sight], [RowID],
 //     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with its
 //     [RelayState] and [RelayAlive]. [PauseRequest], [ResumeRequest] and [Pause] stop a destination
-//     and let it go on, and [RateRequest] and [Rate] limit its events; a [FieldError] names the
-//     wrong fields of a request. [TypeBacklog] counts by type, [LogBacklog] measures a reader of
+//     and let it go on, and [RateRequest] and [Rate] limit its events; [Settings] are both. A
+//     [FieldError] names the wrong fields of a request. [TypeBacklog] counts by type, [LogBacklog] measures a reader of
 //     the log. [Health] is for probes, and package health answers them. Package ops lists,
 //     explains, groups and changes events.
 //

@@ -32,6 +32,7 @@ func (r *engine) renewLeases() {
 		var due []renewal
 		r.do(func(s *state) {
 			s.abandonStuck(stopped)
+			s.crew.thin()
 			due = s.dueLeases(half)
 		})
 		if len(due) > 0 {

@@ -81,7 +81,7 @@ func (s *state) stop() {
 		case itemNew, itemPublishing, itemAcked, itemFailed, itemReleasing, itemGone, itemStates:
 		}
 	}
-	s.crew.closed = true
+	s.crew.close()
 }
 
 // end ends the relay, and returns how many publishes have not returned.

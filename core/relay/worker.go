@@ -59,7 +59,7 @@ type job struct {
 	handover *handover // of an AsyncPublisher
 }
 
-// worker publishes items until none is left, or until shutdown.
+// worker publishes items until shutdown or until it is not needed.
 func (r *engine) worker() {
 	var it *item // the item that is with the publisher
 	defer func() {
@@ -103,13 +103,22 @@ func (r *engine) worker() {
 	}
 }
 
-// nextJob takes an item to publish. If there is none, it returns false, and the worker ends.
+// nextJob waits for an item to publish. It returns false if the worker is to stop.
 func (r *engine) nextJob() (j job, ok bool) {
-	r.do(func(s *state) {
-		if j, ok = s.nextJob(); !ok {
-			s.crew.running--
+	for {
+		var more <-chan bool
+		r.do(func(s *state) {
+			if j, ok = s.nextJob(); !ok && s.crew.rest() {
+				more = s.crew.more
+			}
+		})
+		if ok {
+			break
 		}
-	})
+		if more == nil || !<-more {
+			return j, false
+		}
+	}
 	if j.handover != nil {
 		j.handover.r = r
 		r.life.workers.Add(1) // until finish has returned

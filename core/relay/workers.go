@@ -4,30 +4,40 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 )
 
-// crew starts workers when there are events to publish, and counts them. A worker ends when it finds
-// nothing to publish. Lost workers are replaced, but only as many as there are places. So a publisher
+// crew starts workers when there are events to publish, and counts them. A worker that finds nothing
+// to publish waits, and ends if it is not needed for a while. Lost workers are replaced, but only as many as there are places. So a publisher
 // that never returns does not cost one more goroutine for every event. The zero value has no place.
 type crew struct {
 	queue     workQueue // what they take
 	handovers handovers // what they left with an AsyncPublisher
 
-	size    int    // Config.Workers
-	running int    // workers that look for events and publish them
-	stuck   int    // workers that wait for an abandoned publish
-	closed  bool   // no worker starts any more
-	start   func() // starts a worker
+	size    int       // Config.Workers
+	running int       // workers that are not stuck
+	idle    int       // of these, workers that wait for more
+	spare   int       // the fewest that were idle since the last thin
+	more    chan bool // to idle workers: look again; false: end
+	stuck   int       // workers that wait for an abandoned publish
+	closed  bool      // no worker starts any more
+	start   func()    // starts a worker
 }
 
 func newCrew(cfg *Config, p core.Publisher, start func()) crew {
-	return crew{handovers: newHandovers(cfg, p), size: cfg.Workers, start: start}
+	return crew{
+		handovers: newHandovers(cfg, p), size: cfg.Workers, start: start, more: make(chan bool, max(cfg.Workers, 0)),
+	}
 }
 
 // places is how many workers may run.
 func (c *crew) places() int { return min(c.size, 2*c.size-c.stuck) }
 
-// wake starts a worker, if there is a place: there may be an event to publish.
+// wake lets an idle worker look for an event to publish, or starts one if there is a place.
 func (c *crew) wake() {
-	if c.running < c.places() && !c.closed {
+	switch {
+	case c.idle > 0:
+		c.idle--
+		c.spare = min(c.spare, c.idle)
+		c.more <- true // it has room for all workers
+	case c.running < c.places() && !c.closed:
 		c.running++
 		c.start()
 	}
@@ -35,9 +45,36 @@ func (c *crew) wake() {
 
 // wakeAll is wake for many events.
 func (c *crew) wakeAll() {
-	for c.running < c.places() && !c.closed {
+	for c.idle > 0 || c.running < c.places() && !c.closed {
 		c.wake()
 	}
+}
+
+// rest is called when a worker has found nothing. It reports whether the worker waits for more.
+func (c *crew) rest() bool {
+	if c.closed {
+		c.running--
+		return false
+	}
+	c.idle++
+	return true
+}
+
+// thin ends the workers that were idle since the last call.
+func (c *crew) thin() {
+	for range c.spare {
+		c.idle--
+		c.running--
+		c.more <- false
+	}
+	c.spare = c.idle
+}
+
+// close lets all idle workers end, and no worker start.
+func (c *crew) close() {
+	c.closed = true
+	c.spare = c.idle
+	c.thin()
 }
 
 // lose counts a worker that is stuck. Another one may take its place.

@@ -44,11 +44,30 @@ func TestCrew(t *testing.T) {
 	want("second return", 2, 2, 6)
 	c.back()
 	want("third return", 2, 1, 6)
-	c.closed, c.running = true, 0
+	if c.rest(); !c.rest() {
+		t.Fatal("a worker without an event does not wait")
+	}
+	if c.wake(); !<-c.more {
+		t.Error("an event ends a worker")
+	}
+	want("an event for an idle worker", 2, 1, 6)
+	c.thin()
+	want("a pause", 2, 1, 6)
+	if c.thin(); <-c.more {
+		t.Error("a worker that is not needed goes on")
+	}
+	want("a longer pause", 1, 1, 6)
+	c.rest()
+	if c.close(); <-c.more {
+		t.Error("a worker goes on at the end")
+	}
 	c.wake()
 	c.wakeAll()
 	c.back()
 	want("the end", 0, 0, 6)
+	if c.rest() {
+		t.Error("a worker waits after the end")
+	}
 }
 
 func TestCrewIsStuck(t *testing.T) {

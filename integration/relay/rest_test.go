@@ -1,16 +1,15 @@
 package relay_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"flag"
 	"fmt"
 	"runtime"
-	"strings"
+	"runtime/pprof"
 	"testing"
 	"time"
-
-	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
@@ -24,118 +23,170 @@ import (
 	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 )
 
-var restWindow = flag.Duration("rest", 15*time.Second, "how long TestAtRest counts")
+var restTime = flag.Duration("rest.time", 20*time.Second, "how long TestAtRest counts what outboxes at rest ask")
 
-// sharing is how many outboxes TestAtRest runs on one pool.
-const sharing = 4
+const (
+	// sharing is how many outboxes of TestAtRest share a pool.
+	sharing = 5
+	// startTime is how long an outbox needs until it rests. MariaDB and MySQL are asked for wake-ups less
+	// and less often, until quietTime.
+	startTime = 2 * time.Second
+	quietTime = 24 * time.Second
+	mostBytes = 1_000_000 // of memory, for each outbox
+)
+
+// restWay is a way to use a database in TestAtRest, with the most that an outbox may take at rest.
+type restWay struct {
+	name        string
+	db          func(*testing.T) testdb.DB
+	open        func(*testing.T, *resting, testdb.DB)
+	trips       float64 // to the database, in a second; for SQLite statements
+	connections int     // of sharing outboxes together
+	goroutines  int
+}
+
+var restWays = []restWay{
+	{"MariaDB", testdb.MariaDB, openSQL, 6, 2, 12},
+	{"MySQL", testdb.MySQL, openSQL, 6, 2, 12},
+	{"PostgreSQL", testdb.Postgres, openSQL, 3.5, 2, 9},
+	{"PostgreSQL, pgxoutbox", testdb.Postgres, openNative, 2, 9, 12},
+	{"SQLite", testdb.SQLite, openRecorded, 40, 7, 12},
+}
 
 // resting are outboxes at rest on one pool.
 type resting struct {
-	name                  string
-	most                  cost
-	trips, connections    func() int
-	goroutines, megabytes float64
+	restWay
+	outbox           func(prefix string) *core.Outbox // makes another one
+	asked, connected func() int                       // round trips so far, and connections
+	running, memory  int                              // goroutines and bytes of each outbox
+	before           int                              // round trips before the measurement
 }
 
-// cost is what an outbox takes at rest.
-type cost struct{ trips, connections, goroutines, kilobytes float64 }
-
-// An outbox at rest takes little: round trips to the database, connections, goroutines and memory.
+// An outbox without events takes little of the database and of its process. The log is the table of
+// docs/scaling.md.
 func TestAtRest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
 	var all []*resting
-	for _, way := range []struct {
-		name string
-		db   func(*testing.T) testdb.DB
-		open func(*testing.T, *resting, testdb.DB) func(sqloutbox.OpenConfig) *core.Outbox
-		most cost
-	}{
-		{"SQLite", testdb.SQLite, restRecorded, cost{}},
-		{"PostgreSQL", testdb.Postgres, restSQL, cost{}},
-		{"PostgreSQL, pgxoutbox", testdb.Postgres, restNative, cost{}},
-		{"MariaDB", testdb.MariaDB, restSQL, cost{}},
-		{"MySQL", testdb.MySQL, restSQL, cost{}},
-	} {
-		r := &resting{name: way.name, most: way.most}
-		open := way.open(t, r, way.db(t))
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
-		goroutines := runtime.NumGoroutine()
-		for i := range sharing {
-			ob := open(sqloutbox.OpenConfig{
-				Prefix: fmt.Sprintf("o%d_", i), AutoCreate: true, Publisher: &outboxtest.Publisher{},
-				Relay: relay.Config{PollInterval: 5 * time.Second}, // as after some seconds without an event
-			})
-			fixture.RunRelay(t, ob)
-		}
-		time.Sleep(4 * time.Second)
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		r.goroutines = float64(runtime.NumGoroutine()-goroutines) / sharing
-		r.megabytes = float64(int64(after.HeapInuse+after.StackInuse)-int64(before.HeapInuse+before.StackInuse)) / sharing / 1e3
+	for _, way := range restWays {
+		r := &resting{restWay: way}
+		way.open(t, r, way.db(t))
+		r.start(t)
 		all = append(all, r)
 	}
-	var b strings.Builder
-	began := make([]int, len(all))
-	for i, r := range all {
-		began[i] = r.trips()
+	<-time.After(quietTime) // nothing shows that they rest
+	for _, r := range all {
+		r.before = r.asked()
 	}
-	start := time.Now()
-	time.Sleep(*restWindow)
-	for i, r := range all {
-		trips := float64(r.trips()-began[i]) / time.Since(start).Seconds() / sharing
-		fmt.Fprintf(&b, "| %s | %.2f | %.2f | %.1f | %.0f kB |\n", r.name, trips, float64(r.connections())/sharing, r.goroutines, r.megabytes)
+	began := time.Now()
+	<-time.After(*restTime)
+	seconds := time.Since(began).Seconds() // a busy machine waits longer
+	for _, r := range all {
+		trips := float64(r.asked()-r.before) / seconds / sharing
+		fixture.Await(t, r.name+": few connections", func() bool { return r.connected() <= r.connections })
+		connections := r.connected()
+		t.Logf("| %s | %.1f | %d | %d | %d kB |", r.name, trips, connections, r.running, r.memory/1000)
+		fixture.Check(t, trips <= r.trips, "%s: %.1f round trips in a second, want at most %.1f", r.name, trips, r.trips)
+		fixture.Check(t, r.running <= r.goroutines && r.memory <= mostBytes,
+			"%s: %d goroutines and %d bytes, want at most %d and %d", r.name, r.running, r.memory, r.goroutines, mostBytes)
 	}
-	t.Log("\n" + b.String())
-	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	_ = buf
 }
 
-func restProxy(t *testing.T, r *resting, db testdb.DB) testdb.DB {
-	p, err := wireproxy.New(fixture.ServerOf(t, db))
+// start runs the outboxes and measures what they take of the process. The first one is not counted:
+// with it comes what they share.
+func (r *resting) start(t *testing.T) {
+	memory, goroutines := 0, 0
+	for i := range sharing {
+		fixture.RunRelay(t, r.outbox(fmt.Sprintf("o%d_", i)))
+		if i == 0 {
+			<-time.After(startTime)
+			memory, goroutines = memoryInUse(), goroutinesOfOutboxes()
+		}
+	}
+	<-time.After(startTime)
+	const counted = sharing - 1
+	r.running = (goroutinesOfOutboxes() - goroutines + counted - 1) / counted
+	r.memory = (memoryInUse() - memory) / counted
+}
+
+func memoryInUse() int {
+	runtime.GC()
+	runtime.GC() // stacks shrink
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapInuse + m.StackInuse)
+}
+
+// goroutinesOfOutboxes counts goroutines, except those of the proxy.
+func goroutinesOfOutboxes() (n int) {
+	var all bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
+	for one := range bytes.SplitSeq(all.Bytes(), []byte("\n\n")) {
+		if !bytes.Contains(one, []byte("wireproxy")) {
+			n++
+		}
+	}
+	return n
+}
+
+// restConfig is how an outbox is configured. The pause between polls is the pause at rest from the
+// beginning.
+func restConfig(prefix string) sqloutbox.OpenConfig {
+	return sqloutbox.OpenConfig{
+		Prefix: prefix, AutoCreate: true, Publisher: &outboxtest.Publisher{},
+		Relay: relay.Config{PollInterval: 5 * time.Second},
+	}
+}
+
+// proxied returns the database behind a proxy that counts.
+func (r *resting) proxied(t *testing.T, db testdb.DB) testdb.DB {
+	proxy, err := wireproxy.New(fixture.ServerOf(t, db))
 	fixture.NoError(t, err)
-	t.Cleanup(p.Close)
-	r.trips, r.connections = p.Trips, p.Connections
-	return fixture.Through(t, db, p, time.Minute)
+	t.Cleanup(proxy.Close)
+	r.asked, r.connected = proxy.Trips, proxy.Connections
+	return fixture.Through(t, db, proxy, time.Minute)
 }
 
-func restSQL(t *testing.T, r *resting, db testdb.DB) func(sqloutbox.OpenConfig) *core.Outbox {
-	db = restProxy(t, r, db)
-	return restOn(t, sql.OpenDB(sqltx.Connector(db.Connector(t), db.Dialect)), db)
+func openSQL(t *testing.T, r *resting, db testdb.DB) {
+	db = r.proxied(t, db)
+	r.on(t, sql.OpenDB(sqltx.Connector(db.Connector(t), db.Dialect)), db)
 }
 
-func restRecorded(t *testing.T, r *resting, db testdb.DB) func(sqloutbox.OpenConfig) *core.Outbox {
-	rec := &sqlrecord.Recorder{}
+func openRecorded(t *testing.T, r *resting, db testdb.DB) {
+	rec, asked := &sqlrecord.Recorder{}, 0
 	pool := sql.OpenDB(sqltx.Connector(rec.Connector(db.Connector(t)), db.Dialect))
-	n := 0
 	rec.Start()
-	r.trips = func() int { n += len(rec.Stop()); rec.Start(); return n }
-	r.connections = func() int { return pool.Stats().OpenConnections }
-	return restOn(t, pool, db)
+	r.asked = func() int {
+		asked += len(rec.Stop())
+		rec.Start()
+		return asked
+	}
+	r.connected = func() int { return pool.Stats().OpenConnections }
+	r.on(t, pool, db)
 }
 
-func restOn(t *testing.T, pool *sql.DB, db testdb.DB) func(sqloutbox.OpenConfig) *core.Outbox {
+func (r *resting) on(t *testing.T, pool *sql.DB, db testdb.DB) {
 	t.Cleanup(func() { _ = pool.Close() })
-	return func(cfg sqloutbox.OpenConfig) *core.Outbox {
-		repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect, Prefix: cfg.Prefix})
+	r.outbox = func(prefix string) *core.Outbox {
+		cfg := restConfig(prefix)
+		repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: db.Dialect, Prefix: prefix})
 		ob, err := core.New(core.Config{Repository: repo, Publisher: cfg.Publisher, Relay: cfg.Relay})
 		fixture.NoError(t, err)
 		return ob
 	}
 }
 
-func restNative(t *testing.T, r *resting, db testdb.DB) func(sqloutbox.OpenConfig) *core.Outbox {
-	db = restProxy(t, r, db)
+func openNative(t *testing.T, r *resting, db testdb.DB) {
+	db = r.proxied(t, db)
 	var pool *pgxoutbox.Pool
-	return func(cfg sqloutbox.OpenConfig) *core.Outbox {
-		var ob *core.Outbox
+	r.outbox = func(prefix string) (ob *core.Outbox) {
 		var err error
 		if pool == nil {
-			pool, ob, err = pgxoutbox.Open(context.Background(), db.DSN, cfg)
+			pool, ob, err = pgxoutbox.Open(context.Background(), db.DSN, restConfig(prefix))
 			t.Cleanup(func() { pool.Close() })
 		} else {
-			ob, err = pgxoutbox.New(pool, cfg)
+			ob, err = pgxoutbox.New(pool, restConfig(prefix))
 		}
 		fixture.NoError(t, err)
 		return ob

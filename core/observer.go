@@ -34,7 +34,8 @@ type Observer struct {
 	// context, or such a publish returned after all. total is the number of stuck publishes of this
 	// process. Restart the process when it stays above 0.
 	Stuck func(topic string, total int)
-	// BreakerChanged: a destination was stopped (open) or goes on.
+	// BreakerChanged: a destination was stopped (open), goes on, or is not probed any more, because
+	// no event has waited for it for an hour.
 	BreakerChanged func(topic string, open bool, cause error)
 	// ProbeFailed: a stopped destination was tried with one event, and failed again. An event that
 	// is named again and again while other events of its destination go out may be the cause:

@@ -123,7 +123,11 @@ func (p pooled) on(ctx context.Context, fn func(a alone, release func()) error) 
 		if err != nil {
 			return err
 		}
-		err = fn(alone{session: &session{pg: conn.Conn(), cfg: &Config{}}, first: p.first}, conn.Release)
+		s := sessionOf(conn.Conn())
+		err = fn(alone{session: s, first: p.first}, func() {
+			s.leave()
+			conn.Release()
+		})
 		if tries <= 1 || !errors.Is(err, driver.ErrBadConn) {
 			return err
 		}

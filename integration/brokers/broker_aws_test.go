@@ -25,6 +25,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture/topics"
+	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
 // awsBroker answers as the documents of SQS and SNS say, with the limits that no emulator enforces
@@ -214,4 +215,22 @@ func (m awsMessage) problem() (code, text string) {
 		return "InvalidMessageContents", "Invalid characters"
 	}
 	return "", ""
+}
+
+// AWS refuses the usual form of an ordinary event, with its eleven attributes, and takes the compact
+// form.
+func TestAWSTakesTheCompactForm(t *testing.T) {
+	t.Parallel()
+	d := brokerDelivery(t, "orders", "k")
+	d.Headers, d.TenantID, d.SchemaVersion, d.AggregateVersion, d.ReplayOf = nil, "", 0, 0, core.RowID{}
+	compact, err := watermillbridge.NewCompactMessage(t.Context(), d)
+	fixture.NoError(t, err)
+	for want, msg := range map[string]*message.Message{
+		"InvalidParameterValue": watermillbridge.NewMessage(t.Context(), d), "": compact,
+	} {
+		m := awsMessage{to: "orders.fifo", group: "k", id: "1", body: string(msg.Payload), attributes: msg.Metadata}
+		m.attributes[sqs.UUIDAttribute] = msg.UUID
+		code, text := m.problem()
+		fixture.Check(t, code == want, "%d attributes: %q %s, want %q", len(m.attributes), code, text, want)
+	}
 }

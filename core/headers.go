@@ -56,6 +56,10 @@ const (
 	// may have.
 	HeaderMessage = "outbox_message"
 
+	// HeaderFields is written by Delivery.CompactMetadata. It carries the fields of the event, as a
+	// JSON object of the names above, for a broker that takes few headers.
+	HeaderFields = "outbox_fields"
+
 	// HeaderReservedPrefix starts every further name that this project may use.
 	HeaderReservedPrefix = "outbox_"
 )

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/json"
 	"maps"
 	"strconv"
 	"time"
@@ -44,4 +45,45 @@ func (d Delivery) Metadata() map[string]string {
 		md[HeaderReplayOf] = d.ReplayOf.String()
 	}
 	return md
+}
+
+// CompactMetadata is Metadata with all fields in one entry, HeaderFields, as JSON. The headers of
+// the event stay entries of their own. Use it for a broker that takes few headers, such as AWS. An
+// inbox and watermillbridge.EventFromMessage read both forms.
+func (d Delivery) CompactMetadata() map[string]string {
+	md := d.Metadata()
+	fields := map[string]string{}
+	for name, v := range md {
+		if name != HeaderMessage && reservedHeader(name) {
+			fields[name] = v
+			delete(md, name)
+		}
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		panic(err) // texts can always be written
+	}
+	md[HeaderFields] = string(text)
+	return md
+}
+
+// UnpackFields returns the entries of Metadata for those of CompactMetadata. Any other metadata are
+// returned as they are. md is not changed.
+func UnpackFields(md map[string]string) map[string]string {
+	text, ok := md[HeaderFields]
+	if !ok {
+		return md
+	}
+	var fields map[string]string
+	if json.Unmarshal([]byte(text), &fields) != nil {
+		return md // of another program
+	}
+	all := maps.Clone(md)
+	delete(all, HeaderFields)
+	for name, v := range fields {
+		if name != HeaderFields && reservedHeader(name) {
+			all[name] = v
+		}
+	}
+	return all
 }

@@ -82,9 +82,9 @@ require (
 	cloud.google.com/go/auth/oauth2adapt v0.3.0 // indirect
 	cloud.google.com/go/compute/metadata v0.10.0 // indirect
 	cloud.google.com/go/iam v1.14.0 // indirect
-	cloud.google.com/go/pubsub/v2 v2.9.0 // indirect
-	github.com/ThreeDotsLabs/watermill-aws v1.0.1 // indirect
-	github.com/ThreeDotsLabs/watermill-googlecloud/v2 v2.0.1 // indirect
+	cloud.google.com/go/pubsub/v2 v2.9.0
+	github.com/ThreeDotsLabs/watermill-aws v1.0.1
+	github.com/ThreeDotsLabs/watermill-googlecloud/v2 v2.0.1
 	github.com/agnivade/levenshtein v1.2.1 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/docker/go-connections v0.8.2 // indirect
@@ -113,7 +113,7 @@ require (
 	golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49 // indirect
 	golang.org/x/oauth2 v0.38.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
-	google.golang.org/api v0.304.0 // indirect
+	google.golang.org/api v0.304.0
 	google.golang.org/genproto v0.0.0-20261012220534-4341edf3f941 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20261012220534-4341edf3f941 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect

@@ -32,6 +32,16 @@ func NewMessage(ctx context.Context, d core.Delivery) *message.Message {
 	return msg
 }
 
+// NewCompactMessage is NewMessage with all fields of the event in one metadata, core.HeaderFields,
+// for a broker that takes few (see core.Delivery.CompactMetadata). It is a Config.Marshal.
+func NewCompactMessage(ctx context.Context, d core.Delivery) (*message.Message, error) {
+	msg := NewMessage(ctx, d)
+	unpacked := d
+	unpacked.Headers = msg.Metadata
+	msg.Metadata = unpacked.CompactMetadata()
+	return msg, nil
+}
+
 // EventFromMessage reads the event from a message that was sent by a Publisher, or by a log-based
 // relay with the same names. Topic is the topic from which a Watermill router consumed the message,
 // else empty. Other metadata become Headers, without the names reserved for the outbox or
@@ -42,13 +52,14 @@ func EventFromMessage(msg *message.Message) (core.Delivery, error) {
 	if msg == nil {
 		return core.Delivery{}, fmt.Errorf("%w: it is nil", ErrNotOutboxMessage)
 	}
-	r := reader{md: msg.Metadata}
+	md := message.Metadata(core.UnpackFields(msg.Metadata))
+	r := reader{md: md}
 	d := core.Delivery{
 		Event: r.event(), KeySeq: r.number(core.HeaderKeySeq),
 		Attempt: int(r.number(core.HeaderAttempt)),
 	}
 	d.Topic = message.SubscribeTopicFromCtx(msg.Context())
-	d.Payload, d.Headers = msg.Payload, plainHeaders(msg.Metadata)
+	d.Payload, d.Headers = msg.Payload, plainHeaders(md)
 	d.Unordered = d.Key != "" && d.KeySeq == 0
 	d.RowID = parsed(&r, core.HeaderRowID, core.ParseRowID)
 	d.ReplayOf = parsed(&r, core.HeaderReplayOf, core.ParseRowID)

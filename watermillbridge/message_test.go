@@ -133,3 +133,25 @@ func TestNewMessageCarriesTheContext(t *testing.T) {
 		t.Error("the end of the context does not reach the message")
 	}
 }
+
+// The compact form has the fields in one metadata and the headers beside it, and is read like the
+// usual one.
+func TestCompactMessage(t *testing.T) {
+	t.Parallel()
+	d := fullDelivery(t)
+	msg, err := bridge.NewCompactMessage(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(msg.Metadata) != 1+len(d.Headers) || msg.Metadata["traceparent"] == "" || msg.UUID != d.ID {
+		t.Errorf("metadata %v", msg.Metadata)
+	}
+	got, err := bridge.EventFromMessage(msg)
+	if err != nil || !maps.Equal(got.Metadata(), d.Metadata()) || string(got.Payload) != string(d.Payload) {
+		t.Errorf("read %v, %v\nwant %v", got.Metadata(), err, d.Metadata())
+	}
+	msg.Metadata[core.HeaderFields] = `no JSON`
+	if _, err := bridge.EventFromMessage(msg); err == nil {
+		t.Error("a message without fields is read")
+	}
+}

@@ -119,7 +119,8 @@ func isField(name string) bool {
 // them again.
 func isTransport(name string) bool {
 	switch name {
-	case core.HeaderAttempt, core.HeaderReplayOf, core.HeaderRowID, core.HeaderSource, core.HeaderMessage, uuidMetadata,
+	case core.HeaderAttempt, core.HeaderReplayOf, core.HeaderRowID, core.HeaderSource, core.HeaderMessage,
+		core.HeaderFields, uuidMetadata,
 		natsMsgID:
 		return true
 	}

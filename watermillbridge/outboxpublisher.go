@@ -171,6 +171,12 @@ func same(a, b core.Tx) bool {
 }
 
 func (p *OutboxPublisher) event(topic string, msg *message.Message) (core.Event, error) {
+	if _, ok := msg.Metadata[core.HeaderFields]; ok { // it was read from a broker
+		ctx, md := msg.Context(), message.Metadata(core.UnpackFields(msg.Metadata))
+		msg = msg.Copy()
+		msg.SetContext(ctx)
+		msg.Metadata = md
+	}
 	r := reader{md: msg.Metadata}
 	e := r.event()
 	e.Topic, e.Payload, e.Delay = topic, msg.Payload, r.delay()

@@ -84,6 +84,7 @@ type received struct {
 }
 
 func (m Message) read() (received, error) {
+	m.Headers = core.UnpackFields(m.Headers)
 	got, contentType, err := m.unwrap()
 	if err != nil {
 		return got, core.Permanent(fmt.Errorf("%w: %w", ErrInvalidData, err))

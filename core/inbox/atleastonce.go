@@ -111,6 +111,7 @@ func (a *AtLeastOnce) Process(ctx context.Context, msg Message,
 func (a *AtLeastOnce) process(ctx context.Context, msg Message,
 	h func(ctx context.Context, msg Message) error,
 ) Result {
+	msg.Headers = core.UnpackFields(msg.Headers)
 	e, err := a.in.Event(msg)
 	if err != nil {
 		return a.in.invalid(newDelivery(e, msg).infoAfter(0, err))

@@ -40,6 +40,7 @@ func (in *Inbox) ProcessBatch(ctx context.Context, msgs []Message,
 func (in *Inbox) processBatch(ctx context.Context, msgs []Message, h batchHandler) []Result {
 	b := &batch{in: in, ctx: ctx, h: h, results: make([]Result, len(msgs))}
 	for n, msg := range msgs {
+		msg.Headers = core.UnpackFields(msg.Headers)
 		e, err := in.Event(msg)
 		if err != nil {
 			b.results[n] = in.invalid(newDelivery(e, msg).infoAfter(0, err))

@@ -86,6 +86,7 @@ func (in *Inbox) Process(ctx context.Context, msg Message, h Handler) Result {
 }
 
 func (in *Inbox) process(ctx context.Context, msg Message, h Handler) Result {
+	msg.Headers = core.UnpackFields(msg.Headers)
 	e, err := in.Event(msg)
 	if err != nil {
 		return in.invalid(newDelivery(e, msg).infoAfter(0, err))

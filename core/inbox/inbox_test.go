@@ -98,6 +98,38 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// A message in the compact form is the same event, and its handler gets the fields.
+func TestProcessCompactForm(t *testing.T) {
+	w := newWorld(t)
+	e := core.Event{
+		ID: core.NewEventID(), Type: "placed", TenantID: "acme", Key: "k", Headers: map[string]string{"trace": "1"},
+	}
+	d := core.Delivery{Event: e, KeySeq: 7}
+	compact := inbox.Message{Topic: "orders", Headers: d.CompactMetadata(), Payload: []byte("{}")}
+	if len(compact.Headers) != 2 {
+		t.Errorf("headers %v", compact.Headers)
+	}
+	for _, msg := range []inbox.Message{compact, {Topic: "orders", Headers: d.Metadata(), Payload: []byte("{}")}} {
+		w.wants(w.in.Process(t.Context(), msg, w.apply), inbox.Ack, nil)
+	}
+	batch := []inbox.Message{compact}
+	for _, r := range w.in.ProcessBatch(t.Context(), batch, nil) {
+		w.wants(r, inbox.Ack, nil)
+	}
+	if w.effects[e.ID] != 1 {
+		t.Errorf("effects %v", w.effects)
+	}
+	if id, err := inbox.EventID(compact.Headers); err != nil || id != e.ID {
+		t.Errorf("id %q, %v", id, err)
+	}
+	for _, headers := range []map[string]string{d.CompactMetadata(), d.Metadata()} {
+		got, err := w.in.Event(inbox.Message{Topic: "orders", Headers: headers})
+		if err != nil || got.Type != "placed" || got.Tenant != "acme" || got.PartitionKey != "k" || got.KeySeq != 7 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+}
+
 // A command under a key that was used for other work can never succeed, so its event is dead at
 // once.
 func TestACommandOfOtherWorkIsDeadAtOnce(t *testing.T) {

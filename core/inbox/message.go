@@ -15,7 +15,8 @@ import (
 )
 
 // Message is a message that a consumer got from its broker. For events that our outbox published,
-// Headers are enough: every other field that is empty is read from them.
+// Headers are enough, in the form of core.Delivery.Metadata or CompactMetadata: every other field that
+// is empty is read from them.
 type Message struct {
 	// ID is the identity of the event, by which its copies are recognised, at most 255 bytes.
 	// Default: [Config.EventID].
@@ -58,6 +59,7 @@ type Message struct {
 // Event returns the event of a message with its key, as this inbox remembers it. With an error
 // wrapping ErrInvalidMessage the Event has every field that could be read.
 func (in *Inbox) Event(msg Message) (Event, error) {
+	msg.Headers = core.UnpackFields(msg.Headers)
 	h := msg.Headers
 	e := Event{
 		Key: Key{
@@ -119,6 +121,7 @@ func EventID(headers map[string]string) (string, error) { return MessageID(Messa
 // document. Without either it is [Message.UUID], and without that the error wraps
 // [ErrInvalidMessage]. [Message.ID] is not looked at.
 func MessageID(msg Message) (string, error) {
+	msg.Headers = core.UnpackFields(msg.Headers)
 	if id := msg.Headers[core.HeaderEventID]; id != "" {
 		return id, nil
 	}

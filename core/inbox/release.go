@@ -259,8 +259,9 @@ func (r *release) take(ctx context.Context, msg Message) error {
 	if msg.Headers[headerReleasedBy] == r.id && slices.Contains(r.wave, p.Key) {
 		return fmt.Errorf("%w: %s", ErrParkedAgain, p.Reason)
 	}
-	key := msg.Headers[core.HeaderPartitionKey]
-	order := orderOf{p.Key.Handler, p.Topic, msg.Headers[core.HeaderTenantID], key}
+	h := core.UnpackFields(msg.Headers)
+	key := h[core.HeaderPartitionKey]
+	order := orderOf{p.Key.Handler, p.Topic, h[core.HeaderTenantID], key}
 	switch selected := usable && r.Select(p); {
 	case selected && r.kept[order]:
 		r.Kept++

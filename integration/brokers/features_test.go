@@ -75,6 +75,26 @@ func (b features) on(k broker) broker {
 
 const uuidForm = `[0-9a-f-]{36}`
 
+// clouds are services that only their documents and their own emulators stand for here. They have
+// pages with the example that is tested, and no column in the table.
+func clouds() []features {
+	refused := []string{
+		"an empty value", "a name of signs", "64 headers", "an empty payload", "a payload that is not UTF-8",
+		"a payload of control characters",
+	}
+	sqs := features{
+		name: "AWS SQS FIFO", open: openAWS(false), refuses: refused, recognises: true, largestBytes: 200 << 10,
+		class: core.ClassUnroutable,
+	}
+	sns := sqs
+	sns.name, sns.open = "AWS SNS FIFO", openAWS(true)
+	return []features{sqs, sns, {
+		name: "Google Pub/Sub", open: openGoogle,
+		refuses: []string{"a value of 2,000 bytes", "a name of Google's"}, adds: []string{"publishTime"},
+		largestBytes: 9 << 20, form: `m\d+`, class: core.ClassUnroutable,
+	}}
+}
+
 func allBrokers() []features {
 	kafka := features{
 		name: "Kafka", copies: "stored again",

@@ -1,6 +1,9 @@
 package brokers_test
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -35,11 +38,30 @@ func TestFeaturesOfBrokers(t *testing.T) {
 	}
 }
 
+// The examples of the pages of clouds pass the suite, and the pages show them.
+func TestClouds(t *testing.T) {
+	t.Parallel()
+	for page, example := range map[string]string{"aws": "example_aws_test.go", "google": "example_google_test.go"} {
+		code, err := os.ReadFile(example)
+		fixture.NoError(t, err)
+		text, err := os.ReadFile(filepath.Join(fixture.Root(t), "docs", page+".md"))
+		fixture.NoError(t, err)
+		_, code, _ = bytes.Cut(code, []byte("\n)\n\n")) // the imports end here
+		fixture.Check(t, bytes.Contains(text, code), "docs/%s.md does not have the code of %s", page, example)
+	}
+	for _, c := range clouds() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			suite.TestPublisher(t, c.harness(c.open))
+		})
+	}
+}
+
 // Servers of a broker hang, and are killed, while events are on their way.
 func TestBrokersAway(t *testing.T) {
 	t.Parallel()
 	for _, b := range allBrokers() {
-		if b.like != "" || b.open == nil || b.heavy && testing.Short() {
+		if b.like != "" || b.heavy && testing.Short() {
 			continue // `make test-all` runs the heavy ones too
 		}
 		t.Run(b.name, func(t *testing.T) {

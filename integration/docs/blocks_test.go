@@ -34,6 +34,12 @@ var packages = func() map[string]string {
 		"wmsql":       "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql",
 		"redisstream": "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream",
 		"echo":        "github.com/labstack/echo/v4",
+		"googlecloud": "github.com/ThreeDotsLabs/watermill-googlecloud/v2/pkg/googlecloud",
+		"pubsub":      "cloud.google.com/go/pubsub/v2",
+		"awssqs":      "github.com/aws/aws-sdk-go-v2/service/sqs",
+		"awshttp":     "github.com/aws/aws-sdk-go-v2/aws/transport/http",
+		"smithy":      "github.com/aws/smithy-go",
+		"types":       "github.com/aws/aws-sdk-go-v2/service/sqs/types",
 		"ent":         "github.com/ormoutbox/ormoutbox/integration/internal/entclient",
 		"trm":         "github.com/avito-tech/go-transaction-manager/trm/v2",
 	}
@@ -50,6 +56,9 @@ var packages = func() map[string]string {
 		"github.com/ThreeDotsLabs/watermill/components/cqrs", "github.com/gin-gonic/gin",
 		"github.com/ThreeDotsLabs/watermill/message/router/middleware",
 		"github.com/ThreeDotsLabs/watermill/pubsub/gochannel",
+		"crypto/sha256", "encoding/hex", "regexp", "google.golang.org/api/option", "google.golang.org/grpc/codes",
+		"google.golang.org/grpc/status", "github.com/ThreeDotsLabs/watermill-aws/sns",
+		"github.com/ThreeDotsLabs/watermill-aws/sqs", "github.com/aws/aws-sdk-go-v2/aws",
 		"entgo.io/contrib/entgql", "github.com/jackc/pgx/v5/pgxpool", "github.com/jackc/pgx/v5/stdlib",
 	} {
 		byName[filepath.Base(path)] = path

@@ -164,7 +164,8 @@ bench-before: ## measure producers and drains against another commit, in turns (
 .PHONY: torture
 torture: ## four relays beside long reports, an hour, into torture.svg and torture.csv (BENCHFLAGS=, e.g. '-minutes 1')
 	@unset OUTBOX_TEST_POSTGRES18; export SERVICES_LIB="$${SERVICES_LIB:-$${SERVICES_DIR:-$(CURDIR)/.services}/lib}" SERVICES_DIR="$(CURDIR)/.services/torture" \
-	SERVICES_PORT_SHIFT=400 SERVICES_DURABLE=1; trap 'scripts/services wipe postgres18' EXIT; eval "$$(scripts/services up postgres18)"; \
+	SERVICES_PORT_SHIFT=400 SERVICES_DURABLE=1; trap 'unset OUTBOX_TEST_POSTGRES18; scripts/services wipe postgres18' EXIT; \
+	eval "$$(scripts/services up postgres18)"; \
 	OUTBOX_TEST_POSTGRES="$$OUTBOX_TEST_POSTGRES18" go run ./integration/bench -sections torture -samples torture.csv -picture torture.svg $(BENCHFLAGS)
 
 .PHONY: bench-go

@@ -91,10 +91,11 @@ func runTorture(ctx context.Context, e *env) error {
 	return drawTorture(e.opts.picture, all)
 }
 
+// tortureOpener makes the tables of a competitor.
+type tortureOpener func(ctx context.Context, run *tortureRun, pools torturePools) (*tortured, error)
+
 // whileOpen runs the competitor in new tables.
-func (run *tortureRun) whileOpen(ctx context.Context, open func(context.Context, *tortureRun, torturePools,
-) (*tortured, error),
-) (f figures, err error) {
+func (run *tortureRun) whileOpen(ctx context.Context, open tortureOpener) (f figures, err error) {
 	var pools torturePools
 	if pools.producers, err = openPGX(ctx, run.e.config); err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ const wmName = "watermill-sql forwarder"
 // torturedOnes are the competitors of section torture. All publish to a ledger.
 var torturedOnes = []struct {
 	name string
-	open func(context.Context, *tortureRun, torturePools) (*tortured, error)
+	open tortureOpener
 }{
 	{oursName, tortureOurs},
 	{handName, tortureHand},
@@ -87,10 +87,7 @@ func tortureHand(_ context.Context, run *tortureRun, pools torturePools) (*tortu
 		relay: func(ctx context.Context) error {
 			for {
 				n, err := claimSecondRows(ctx, pools.relay, run.ledger)
-				if ctx.Err() != nil {
-					return nil
-				}
-				if err != nil {
+				if err != nil && ctx.Err() == nil {
 					return err
 				}
 				if n == handBatch {

@@ -18,8 +18,8 @@ func writeSamples(file string, all []tortureSample) error {
 	var b bytes.Buffer
 	b.WriteString("competitor,second,reports,written,published,claims,claim_p99_ms,dead_rows,updates,hot_updates\n")
 	for _, s := range all {
-		fmt.Fprintf(&b, "%s,%.1f,%t,%d,%d,%d,%.3f,%d,%d,%d\n", strings.ReplaceAll(s.competitor, ",", ""), s.at.Seconds(),
-			s.reports, s.written, s.published, s.claims, s.claimP99, s.dead, s.updates, s.hot)
+		fmt.Fprintf(&b, "%s,%.1f,%t,%d,%d,%d,%.3f,%d,%d,%d\n", s.competitor, s.at.Seconds(), s.reports, s.written,
+			s.published, s.claims, s.claimP99, s.dead, s.updates, s.hot)
 	}
 	return os.WriteFile(file, b.Bytes(), 0o644)
 }
@@ -120,7 +120,8 @@ func drawAxes(b *bytes.Buffer, title string, top int, end time.Duration, floor, 
 `, panelLeft, top-10, title)
 	for d := range int(decades) + 1 {
 		v := floor * math.Pow(10, float64(d))
-		fmt.Fprintf(b, `  <path class="grid" d="M%d %.1fH%d"/><text class="axis" x="%d" y="%.1f" text-anchor="end">%s</text>
+		fmt.Fprintf(b, `  <path class="grid" d="M%d %.1fH%d"/>
+  <text class="axis" x="%d" y="%.1f" text-anchor="end">%s</text>
 `, panelLeft, scaleY(v), panelRight, panelLeft-8, scaleY(v)+4, shortNumber(v))
 	}
 	step := max(time.Minute, (end / 8).Round(time.Minute))

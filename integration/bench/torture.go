@@ -97,13 +97,13 @@ type tortureOpener func(ctx context.Context, run *tortureRun, pools torturePools
 // whileOpen runs the competitor in new tables.
 func (run *tortureRun) whileOpen(ctx context.Context, open tortureOpener) (f figures, err error) {
 	var pools torturePools
-	if pools.producers, err = openPGX(ctx, run.e.config); err != nil {
+	if pools.producers, err = openPGX(ctx, run.e.config, false); err != nil {
 		return nil, err
 	}
 	defer pools.producers.Close()
 	traced := run.e.config.Copy()
 	traced.Tracer = run.timer
-	if pools.relay, err = openPGX(ctx, traced); err != nil {
+	if pools.relay, err = openPGX(ctx, traced, false); err != nil {
 		return nil, err
 	}
 	defer pools.relay.Close()

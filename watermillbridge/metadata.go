@@ -120,8 +120,7 @@ func isField(name string) bool {
 func isTransport(name string) bool {
 	switch name {
 	case core.HeaderAttempt, core.HeaderReplayOf, core.HeaderRowID, core.HeaderSource, core.HeaderMessage,
-		core.HeaderFields, uuidMetadata,
-		natsMsgID:
+		core.HeaderFields, uuidMetadata, natsMsgID:
 		return true
 	}
 	return false

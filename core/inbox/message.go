@@ -15,8 +15,8 @@ import (
 )
 
 // Message is a message that a consumer got from its broker. For events that our outbox published,
-// Headers are enough, in the form of core.Delivery.Metadata or CompactMetadata: every other field that
-// is empty is read from them.
+// Headers are enough, in the form of Metadata or CompactMetadata of core.Delivery: every other field
+// that is empty is read from them.
 type Message struct {
 	// ID is the identity of the event, by which its copies are recognised, at most 255 bytes.
 	// Default: [Config.EventID].

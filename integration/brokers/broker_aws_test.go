@@ -217,8 +217,8 @@ func (m awsMessage) problem() (code, text string) {
 	return "", ""
 }
 
-// AWS refuses the usual form of an ordinary event, with its eleven attributes, and takes the compact
-// form.
+// AWS refuses the usual form of an ordinary event, which has eleven attributes, and takes the
+// compact form.
 func TestAWSTakesTheCompactForm(t *testing.T) {
 	t.Parallel()
 	d := brokerDelivery(t, "orders", "k")

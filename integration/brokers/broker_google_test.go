@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest/suite"
 	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
@@ -107,14 +108,14 @@ func TestGoogleResumesKeys(t *testing.T) {
 	topic := g.topic(t)
 	o := newOutage(t, core.Config{Publisher: g.publisher(t, 0), Relay: relay.Config{Retry: eager, Breaker: soon}})
 	o.publish(keyed(topic, 6)...)
-	o.wantStatus(1, "the first events")
+	o.wantStatus(outboxtest.StatusDone, "the first events")
 	g.denying.Store(true)
 	for range 5 {
 		o.publish(keyed(topic, 6)...)
 	}
 	o.awaitFailures(8)
 	g.denying.Store(false)
-	o.wantStatus(1, "every key goes on")
+	o.wantStatus(outboxtest.StatusDone, "every key goes on")
 	for _, row := range o.repo.Rows() {
 		fixture.Check(t, row.Attempts == 0, "an attempt was spent: %d, %s", row.Attempts, row.Error)
 	}

@@ -157,7 +157,8 @@ type publisherFixture struct {
 const (
 	// unhurried is the time limit of a publish where no event may be sent twice.
 	unhurried = time.Minute
-	// awaitLimit is how long a case waits for the relay, and heldLimit for messages that must be there.
+	// awaitLimit is how long a case waits for the relay. heldLimit is the same for messages that the
+	// broker must have.
 	awaitLimit, heldLimit = time.Minute, 20 * time.Second
 )
 

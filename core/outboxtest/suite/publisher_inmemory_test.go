@@ -190,9 +190,6 @@ func (p *httpPublisher) send(ctx context.Context, d core.Delivery) error {
 		}
 		return core.Unavailable(errors.New("no such topic"))
 	}
-	if p.wrong == "a refusal is an outage" {
-		return core.Unavailable(errors.New("refused"))
-	}
 	return core.Permanent(errors.New("refused"))
 }
 
@@ -225,7 +222,6 @@ var publisherMistakes = map[string]string{
 	"it does not wait for the answer":      "slow_answers",
 	"an outage is the event's fault":       "connections_break",
 	"a missing topic is the event's fault": "outcomes",
-	"a refusal is an outage":               "one_of_many_is_refused",
 	"close has no limit":                   "close",
 }
 

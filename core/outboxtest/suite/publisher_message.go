@@ -40,7 +40,8 @@ func (f *publisherFixture) arrives() {
 	f.same(held[0].Delivery, e)
 }
 
-// unusualEvents has what transports change, cut or refuse, by the names of PublisherHarness.Refuses.
+// unusualEvents has what transports change, cut or refuse, by the names that PublisherHarness.Refuses
+// has.
 var unusualEvents = map[string]func(e *core.Event){
 	"blanks around a value":  func(e *core.Event) { e.Headers = map[string]string{"blanks": " around "} },
 	"an empty value":         func(e *core.Event) { e.Headers = map[string]string{"empty": ""} },

@@ -59,10 +59,7 @@ func (d Delivery) CompactMetadata() map[string]string {
 			delete(md, name)
 		}
 	}
-	text, err := json.Marshal(fields)
-	if err != nil {
-		panic(err) // texts can always be written
-	}
+	text, _ := json.Marshal(fields) // texts can always be written
 	md[HeaderFields] = string(text)
 	return md
 }

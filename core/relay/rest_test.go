@@ -77,7 +77,9 @@ func TestRelayAtRest(t *testing.T) {
 			what string
 			most int64
 		}{
-			{"reads of what operators have set", 2260}, {"looks whether a row waits", 800}, {"claims", 300},
+			{"reads of what operators have set", 2260},
+			{"looks whether a row waits", 800},
+			{"claims", 300},
 			{"heartbeats, cleanups and notes of the history", 550},
 		} {
 			if n := counts[i].Load(); n > want.most || n == 0 {

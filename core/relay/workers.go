@@ -5,8 +5,9 @@ import (
 )
 
 // crew starts workers when there are events to publish, and counts them. A worker that finds nothing
-// to publish waits, and ends if it is not needed for a while. Lost workers are replaced, but only as many as there are places. So a publisher
-// that never returns does not cost one more goroutine for every event. The zero value has no place.
+// to publish waits, and ends if it is not needed for a while. Lost workers are replaced, but only as
+// many as there are places. So a publisher that never returns does not cost one more goroutine for
+// every event. The zero value has no place.
 type crew struct {
 	queue     workQueue // what they take
 	handovers handovers // what they left with an AsyncPublisher

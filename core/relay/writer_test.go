@@ -59,7 +59,12 @@ func TestWriterPlans(t *testing.T) {
 
 // The writer is woken when a batch begins, so that it waits for the rest, and when it is full.
 func TestWriterWaitsForBatches(t *testing.T) {
-	s := newState(&outbox{cfg: &Config{MarkBatch: 3, ClaimBatch: 5, ColdEvents: 100}}, &guard.Effects{}, newSignals(), nil)
+	s := newState(
+		&outbox{cfg: &Config{MarkBatch: 3, ClaimBatch: 5, ColdEvents: 100}},
+		&guard.Effects{},
+		newSignals(),
+		nil,
+	)
 	woken := func() bool {
 		select {
 		case <-s.signals.marks:

@@ -108,7 +108,7 @@ func (b *awsBroker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var in struct {
-		QueueName, QueueUrl, MessageBody, MessageGroupId, MessageDeduplicationId string //nolint:revive // of AWS
+		QueueName, QueueUrl, MessageBody, MessageGroupId, MessageDeduplicationId string
 		MessageAttributes                                                        map[string]struct{ StringValue string }
 	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
@@ -153,7 +153,8 @@ func (b *awsBroker) serveSNS(w http.ResponseWriter, r *http.Request) {
 	f := r.PostForm
 	m := awsMessage{
 		f.Get("TargetArn")[strings.LastIndex(f.Get("TargetArn"), ":")+1:], f.Get("MessageGroupId"),
-		f.Get("MessageDeduplicationId"), f.Get("Message"), map[string]string{},
+		f.Get("MessageDeduplicationId"), f.Get("Message"),
+		map[string]string{},
 	}
 	for n := 1; f.Has(fmt.Sprintf("MessageAttributes.entry.%d.Name", n)); n++ {
 		m.attributes[f.Get(fmt.Sprintf("MessageAttributes.entry.%d.Name", n))] = f.Get(
@@ -205,8 +206,10 @@ func (m awsMessage) problem() (code, text string) {
 	}
 	switch {
 	case len(m.attributes) > 10:
-		return "InvalidParameterValue", fmt.Sprintf("Number of message attributes [%d] exceeds the allowed maximum [10].",
-			len(m.attributes))
+		return "InvalidParameterValue", fmt.Sprintf(
+			"Number of message attributes [%d] exceeds the allowed maximum [10].",
+			len(m.attributes),
+		)
 	case size > 256<<10:
 		return "InvalidParameterValue", "Message must be shorter than 262144 bytes."
 	case !awsGroupID.MatchString(m.group) || !awsGroupID.MatchString(m.id):

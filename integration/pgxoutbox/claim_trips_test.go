@@ -107,7 +107,8 @@ func TestRoundTripsOfClaims(t *testing.T) {
 						return err
 					},
 					"mark failed": func() error {
-						_, err := repo.MarkFailed(t.Context(), "node", []core.Failure{{ClaimRef: ref[0], Kind: core.FailRetry}})
+						failed := []core.Failure{{ClaimRef: ref[0], Kind: core.FailRetry}}
+						_, err := repo.MarkFailed(t.Context(), "node", failed)
 						return err
 					},
 					"renew": func() error {

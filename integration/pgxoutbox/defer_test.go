@@ -187,7 +187,12 @@ func TestPgxFlushesBefore(t *testing.T) {
 				if n != 1 || own.PgConn().TxStatus() != 'T' {
 					t.Errorf("%d events, status %c", n, own.PgConn().TxStatus())
 				}
-				_, err = own.CopyFrom(t.Context(), pgx.Identifier{"item"}, []string{"id"}, pgx.CopyFromRows([][]any{{-1}}))
+				_, err = own.CopyFrom(
+					t.Context(),
+					pgx.Identifier{"item"},
+					[]string{"id"},
+					pgx.CopyFromRows([][]any{{-1}}),
+				)
 				return err
 			}))
 			fixture.NoError(t, tx.Rollback())
@@ -284,7 +289,12 @@ func TestPgxRawBeginsFirst(t *testing.T) {
 		fixture.NoError(t, conn.Raw(func(dc any) error {
 			own, err := pgxConn(dc)
 			fixture.NoError(t, err)
-			_, err = own.CopyFrom(t.Context(), pgx.Identifier{"item"}, []string{"id"}, pgx.CopyFromRows([][]any{{1}, {2}}))
+			_, err = own.CopyFrom(
+				t.Context(),
+				pgx.Identifier{"item"},
+				[]string{"id"},
+				pgx.CopyFromRows([][]any{{1}, {2}}),
+			)
 			return err
 		}))
 		fixture.NoError(t, tx.Rollback())
@@ -498,7 +508,9 @@ func TestPgxPublishIsRefused(t *testing.T) {
 		pgErr, ok := errors.AsType[*pgconn.PgError](tx.try(event("k")))
 		fixture.Check(t, ok && pgErr.Code == "25006", "in a transaction that only reads: %v", pgErr)
 		fixture.NoError(t, tx.Rollback())
-		for _, end := range []string{"\fCOMMIT", "COMMIT", "SELECT 1;\fROLLBACK", "INSERT INTO no_such_table VALUES (1)"} {
+		for _, end := range []string{
+			"\fCOMMIT", "COMMIT", "SELECT 1;\fROLLBACK", "INSERT INTO no_such_table VALUES (1)",
+		} {
 			for _, eager := range []bool{false, true} {
 				tx := f.begin(pool, nil)
 				tx.exec("INSERT INTO item (id) VALUES ($1)", f.n.Add(1))

@@ -377,8 +377,10 @@ func TestPgxFlightIsTerminated(t *testing.T) {
 		defer release()
 		go func() {
 			f.awaitLock()
-			_, _ = f.direct.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' " +
-				"AND datname = current_database()")
+			_, _ = f.direct.Exec(
+				"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' " +
+					"AND datname = current_database()",
+			)
 		}()
 		id, heard, err := f.commit(t.Context(), pool, "k", true, func() {})
 		fixture.Check(t, errors.Is(err, core.ErrCommitUnknown) && heard == core.Unknown,

@@ -47,7 +47,8 @@ func TestNativeWaysToSeeEvents(t *testing.T) {
 			return n, tx.SendBatch(ctx, b).Close()
 		},
 		"CopyFrom": func(ctx context.Context, tx pgx.Tx, h *heard) (n int, err error) {
-			copied, err := tx.CopyFrom(ctx, pgx.Identifier{"seen"}, []string{"event_id"}, pgx.CopyFromRows([][]any{{h.id}}))
+			rows := pgx.CopyFromRows([][]any{{h.id}})
+			copied, err := tx.CopyFrom(ctx, pgx.Identifier{"seen"}, []string{"event_id"}, rows)
 			return int(copied), err
 		},
 		"Conn": func(ctx context.Context, tx pgx.Tx, _ *heard) (n int, err error) {

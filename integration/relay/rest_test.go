@@ -87,9 +87,24 @@ func TestAtRest(t *testing.T) {
 		fixture.Await(t, r.name+": few connections", func() bool { return r.connected() <= r.connections })
 		connections := r.connected()
 		t.Logf("| %s | %.1f | %d | %d | %d kB |", r.name, trips, connections, r.running, r.memory/1000)
-		fixture.Check(t, trips <= r.trips, "%s: %.1f round trips in a second, want at most %.1f", r.name, trips, r.trips)
-		fixture.Check(t, r.running <= r.goroutines && r.memory <= mostBytes,
-			"%s: %d goroutines and %d bytes, want at most %d and %d", r.name, r.running, r.memory, r.goroutines, mostBytes)
+		fixture.Check(
+			t,
+			trips <= r.trips,
+			"%s: %.1f round trips in a second, want at most %.1f",
+			r.name,
+			trips,
+			r.trips,
+		)
+		fixture.Check(
+			t,
+			r.running <= r.goroutines && r.memory <= mostBytes,
+			"%s: %d goroutines and %d bytes, want at most %d and %d",
+			r.name,
+			r.running,
+			r.memory,
+			r.goroutines,
+			mostBytes,
+		)
 	}
 }
 

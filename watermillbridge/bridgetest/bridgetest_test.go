@@ -16,8 +16,16 @@ func TestPubSub(t *testing.T) {
 	suite.TestPublisher(t, suite.PublisherHarness{
 		Open: func(t *testing.T) suite.Broker {
 			t.Helper()
-			channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-			return bridgetest.Open(t, channel, func(*testing.T) message.Publisher { return channel }, watermillbridge.Config{})
+			channel := gochannel.NewGoChannel(
+				gochannel.Config{BlockPublishUntilSubscriberAck: true},
+				watermill.NopLogger{},
+			)
+			return bridgetest.Open(
+				t,
+				channel,
+				func(*testing.T) message.Publisher { return channel },
+				watermillbridge.Config{},
+			)
 		},
 		MakesTopics: true, // and loses the message
 		OneByOne:    true,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,12 +20,10 @@ func (f *publisherFixture) arrives() {
 	p := f.Publisher(f.T, unhurried)
 	e := f.delivery(topic, "order/ö 1")
 	e.AggregateID, e.TenantID = "Größe \"1\" 100%", "a,b;c=d"
-	for name, v := range map[string]string{
+	maps.Copy(e.Headers, map[string]string{
 		"CaSe": "Kept", "under_score": "x", "quotes": `"a" 'b' <c> & \d`, "percent": "%41%",
 		"wide": "\U0001F4E6 \u2028", "json": `{"a":[1]}`,
-	} {
-		e.Headers[name] = v
-	}
+	})
 	if f.refusesUnusual("a key that is not ASCII") {
 		e.Key = "order/1"
 	}
@@ -57,7 +56,9 @@ var unusualEvents = map[string]func(e *core.Event){
 	"a key that is not ASCII":         func(e *core.Event) { e.Key = "Schlüssel \U0001F4E6" },
 	"an empty payload":                func(e *core.Event) { e.Payload = nil },
 	"a payload that is not UTF-8":     func(e *core.Event) { e.Payload = []byte("\xff\xfe\x01 protobuf") },
-	"a payload of control characters": func(e *core.Event) { e.Payload = []byte(" \x00\x01\t\r\n\x1f\x7f\u0085\ufffe\n") },
+	"a payload of control characters": func(e *core.Event) {
+		e.Payload = []byte(" \x00\x01\t\r\n\x1f\x7f\u0085\ufffe\n")
+	},
 }
 
 func (f *publisherFixture) refusesUnusual(name string) bool {

@@ -52,10 +52,10 @@ var unusualEvents = map[string]func(e *core.Event){
 			e.Headers[fmt.Sprint("header-", n)] = "x"
 		}
 	},
-	"a key of 255 bytes":              func(e *core.Event) { e.Key = strings.Repeat("k", 255) },
-	"a key that is not ASCII":         func(e *core.Event) { e.Key = "Schlüssel \U0001F4E6" },
-	"an empty payload":                func(e *core.Event) { e.Payload = nil },
-	"a payload that is not UTF-8":     func(e *core.Event) { e.Payload = []byte("\xff\xfe\x01 protobuf") },
+	"a key of 255 bytes":          func(e *core.Event) { e.Key = strings.Repeat("k", 255) },
+	"a key that is not ASCII":     func(e *core.Event) { e.Key = "Schlüssel \U0001F4E6" },
+	"an empty payload":            func(e *core.Event) { e.Payload = nil },
+	"a payload that is not UTF-8": func(e *core.Event) { e.Payload = []byte("\xff\xfe\x01 protobuf") },
 	"a payload of control characters": func(e *core.Event) {
 		e.Payload = []byte(" \x00\x01\t\r\n\x1f\x7f\u0085\ufffe\n")
 	},

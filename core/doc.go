@@ -57,7 +57,8 @@
 //     [UnavailableForKey], [Unroutable] and [PutOff] classify an error. A publisher may also be an
 //     [AsyncPublisher], [LatePublisher], [ReceiptPublisher], [SizeChecker], [TopicLister] or
 //     [TopicNamer]. [ClassOf] and [DefaultClassifier] return the [Class] of an error. [CheckHeader]
-//     reports why an event cannot carry a header.
+//     reports why an event cannot carry a header. [UnpackFields] reads the metadata of a compact
+//     message.
 //   - To watch: [Observer] and [TeeObserver], with [ClaimInfo], [PublishInfo], [PublishResult],
 //     [Path], [FallbackReason], [ProbeInfo], [OperatedInfo], [OperatorAction] and [PanicError].
 //     [Tracer] is for traces. [ErrorText] returns the text of an error without credentials.
@@ -65,9 +66,9 @@
 //     [StoppedDestination], [AuditQuery] with [AuditRecord], and [RelayStatus] with its
 //     [RelayState] and [RelayAlive]. [PauseRequest], [ResumeRequest] and [Pause] stop a destination
 //     and let it go on, and [RateRequest] and [Rate] limit its events; [Settings] are both. A
-//     [FieldError] names the wrong fields of a request. [TypeBacklog] counts by type, [LogBacklog] measures a reader of
-//     the log. [Health] is for probes, and package health answers them. Package ops lists,
-//     explains, groups and changes events.
+//     [FieldError] names the wrong fields of a request. [TypeBacklog] counts by type, [LogBacklog]
+//     measures a reader of the log. [Health] is for probes, and package health answers them. Package
+//     ops lists, explains, groups and changes events.
 //
 // # For authors of tables
 //

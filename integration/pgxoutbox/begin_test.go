@@ -68,15 +68,22 @@ var afterRefusal = []struct {
 	}},
 	{"COPY on the connection of stdlib", true, func(f *flights, conn *sql.Conn, _ txn) error {
 		return conn.Raw(func(dc any) error {
+			inner := dc
 			for {
-				outer, ok := dc.(interface{ Raw() driver.Conn })
+				outer, ok := inner.(interface{ Raw() driver.Conn })
 				if !ok {
 					break
 				}
-				dc = outer.Raw() // Raw returns no error
+				inner = outer.Raw() // Raw returns no error
 			}
-			_, err := dc.(*stdlib.Conn).Conn().CopyFrom(f.Context(), pgx.Identifier{"item"}, []string{"id"},
-				pgx.CopyFromRows([][]any{{1}}))
+			var own *pgx.Conn
+			var err error
+			if std, ok := inner.(*stdlib.Conn); ok {
+				own = std.Conn()
+			} else if own, err = pgxConn(dc); err != nil { // native pgx has one way only
+				return err
+			}
+			_, err = own.CopyFrom(f.Context(), pgx.Identifier{"item"}, []string{"id"}, pgx.CopyFromRows([][]any{{1}}))
 			return err
 		})
 	}},

@@ -43,8 +43,10 @@ func TestDecode(t *testing.T) {
 		"no bytes after some":      {pgtype.ByteaOID, binary, nil, new([]byte("a")), ""},
 		"jsonb":                    {pgtype.JSONBOID, text, []byte("{}"), new([]byte), "{}"},
 		"jsonb behind its version": {pgtype.JSONBOID, binary, []byte("\x01{}"), new([]byte), nil},
-		"uuid": {pgtype.UUIDOID, binary, []byte("0123456789abcdef"), new(bits),
-			"0123456789abcdef"},
+		"uuid": {
+			pgtype.UUIDOID, binary, []byte("0123456789abcdef"), new(bits),
+			"0123456789abcdef",
+		},
 		"uuid in digits":            {pgtype.UUIDOID, text, []byte("0123456789abcdef"), new(bits), nil},
 		"a target that is not ours": {pgtype.TextOID, text, []byte("a"), new(any), nil},
 	} {

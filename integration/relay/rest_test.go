@@ -28,9 +28,9 @@ var restTime = flag.Duration("rest.time", 20*time.Second, "how long TestAtRest c
 const (
 	// sharing is how many outboxes of TestAtRest share a pool.
 	sharing = 5
-	// startTime is how long an outbox needs until it rests. MariaDB and MySQL are asked for wake-ups less
-	// and less often, until quietTime.
-	startTime = 2 * time.Second
+	// startTime is how long an outbox needs until it rests: its first workers end after two looks at its
+	// leases. MariaDB and MySQL are asked for wake-ups less and less often, until quietTime.
+	startTime = 4 * time.Second
 	quietTime = 24 * time.Second
 	mostBytes = 1_000_000 // of memory, for each outbox
 )

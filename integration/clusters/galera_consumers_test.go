@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -174,6 +175,7 @@ func (g galera) consumer(t *testing.T, node int, called *sync.Map) *consumer {
 	}
 	endpoint, err := httpkey.New(httpkey.Config{
 		Keys: once.Config{Store: keys}, Transactor: transactor, Scope: func(*http.Request) string { return "ada" },
+		Logger: slog.New(slog.DiscardHandler), // it would write of each refused request
 	})
 	fixture.NoError(t, err)
 	mux := http.NewServeMux()

@@ -26,6 +26,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/adapter"
 	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/entoutbox"
@@ -54,7 +55,7 @@ func galeraLateMigration(t *testing.T, g galera) {
 	late, err := sqloutbox.New(behind, sqloutbox.Config{Dialect: core.MySQL})
 	fixture.NoError(t, err)
 	publisher := &outboxtest.Publisher{}
-	relays, err := core.New(core.Config{Repository: late, Publisher: publisher})
+	relays, err := core.New(core.Config{Repository: late, Publisher: publisher, Relay: relay.Config{}})
 	fixture.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -77,7 +78,8 @@ func galeraLateMigration(t *testing.T, g galera) {
 func galeraRefusedEnd(t *testing.T, g galera) {
 	pool := g.pool(t, 0)
 	fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: core.MySQL})
-	fixture.MustExec(t, pool, "CREATE TABLE done (what VARCHAR(40) NOT NULL PRIMARY KEY)")
+	fixture.MustExec(t, pool, "CREATE TABLE done (what VARCHAR(80) NOT NULL PRIMARY KEY)")
+	fixture.Count(t, g.pool(t, 1, current), "SELECT COUNT(*) FROM done") // the node has the tables
 	type end struct {
 		name     string
 		producer producer
@@ -153,7 +155,7 @@ func galeraWarnings(t *testing.T, g galera) {
 			if err != nil {
 				return nil, err
 			}
-			o, err := core.New(core.Config{Repository: repo, Publisher: cfg.Publisher, Logger: cfg.Logger})
+			o, err := core.New(core.Config{Repository: repo, Publisher: cfg.Publisher, Relay: cfg.Relay, Logger: cfg.Logger})
 			return o.Run, err
 		},
 		"gorm": func(pool *sql.DB, cfg adapter.Config) (func(context.Context) error, error) {
@@ -186,7 +188,9 @@ func galeraWarnings(t *testing.T, g galera) {
 			handler := slog.NewTextHandler(lockedWriter{&mu, &log}, nil)
 			publisher := &outboxtest.Publisher{}
 			pool := g.pool(t, 1, change...)
-			run, err := open(pool, adapter.Config{Publisher: publisher, Logger: slog.New(handler)})
+			run, err := open(pool, adapter.Config{
+				Publisher: publisher, Relay: relay.Config{}, Logger: slog.New(handler),
+			})
 			fixture.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup

@@ -117,6 +117,17 @@ axe: chromium ## have axe-core look at every page of the operators' page (needs 
 	tar xzf axe-core-$(AXE_VERSION).tgz package/axe.min.js
 	@cd integration && CGO_ENABLED=0 go test -tags axe -count 1 -run Axe ./ui
 
+# The clusters are started by the tests, on ports of their own. Then the suites of inbox, keys and
+# effects run on one node of a Galera cluster.
+.PHONY: test-clusters
+test-clusters: ## kill, stop and cut off nodes of clusters of databases under load, half an hour (TESTFLAGS=, e.g. '-run Galera')
+	@eval "$$(scripts/services up)"; export CGO_ENABLED=0; status=0; cd integration; \
+	go test -tags clusters -count 1 -v -timeout 2h $(TESTFLAGS) ./clusters || status=$$?; \
+	eval "$$(../scripts/services up galera)"; \
+	OUTBOX_TEST_DATABASES=mariadb OUTBOX_TEST_MARIADB="$$OUTBOX_TEST_GALERA1" \
+		go test -count 1 -p 1 -timeout 2h ./inbox ./once || status=$$?; \
+	../scripts/services down galera; exit $$status
+
 .PHONY: standalone
 standalone: ## each module as its users get it, without the workspace: vet and build
 	@export GOWORK=off GOFLAGS="$${GOFLAGS:-} -mod=readonly" CGO_ENABLED=0; \
@@ -258,8 +269,8 @@ generate-check: generate ## fail when `make generate` changes a file that is com
 		{ echo 'not what make generate writes:'; echo "$$changed"; exit 1; }
 
 .PHONY: vet
-vet: ## go vet over the workspace
-	@go vet work
+vet: ## go vet over the workspace, with the tests that have build tags
+	@go vet -tags axe,clusters work
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module, then go work sync

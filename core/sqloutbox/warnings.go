@@ -56,12 +56,10 @@ func (r *Repository) hiddenRows(ctx context.Context, q sqlkit.Querier) ([]core.W
 
 // preparesOnGalera asks the server, because the address of the pool shows neither.
 func preparesOnGalera(ctx context.Context, q sqlkit.Querier) ([]core.Warning, error) {
-	var name, value string
-	// MySQL has no such variable.
-	found, err := sqlkit.FirstRow(ctx, q, "SHOW SESSION VARIABLES LIKE 'wsrep_on'", nil, &name, &value)
-	if err != nil || !found || value != "ON" {
+	if cluster, err := sqlkit.OnGalera(ctx, q); err != nil || !cluster {
 		return nil, err
 	}
+	var name, value string
 	// The executions are counted, because a driver may keep prepared statements.
 	var counts [2]int64
 	for i := range counts {

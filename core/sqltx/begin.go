@@ -111,6 +111,9 @@ func Follow(
 	t := &Tx{conn: conn, pool: pool, dialect: d, tracker: p.tracker, ended: func() error { return context.Cause(ctx) }}
 	if !p.seen {
 		t.tracker, t.watch = NewTracker(d), true
+		if d == core.MySQL {
+			watchEnd(ctx, conn)
+		}
 		// When ctx ends, database/sql rolls back, but does not report it.
 		t.stop = context.AfterFunc(ctx, t.expire)
 	}

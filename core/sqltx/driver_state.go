@@ -80,11 +80,8 @@ func isMySQLDriver(t reflect.Type) bool {
 // go-sql-driver/mysql: the other databases refuse statements after the end of a transaction. A node
 // of a Galera cluster does not if it executes a prepared statement meanwhile.
 func stateInTx(ctx context.Context, conn TxConn) txState {
-	tx, ok := conn.(*sql.Tx)
-	if of, in := conn.(interface{ SQLTx() *sql.Tx }); in {
-		tx, ok = of.SQLTx(), true
-	}
-	if !ok || tx == nil {
+	tx := sqlTx(conn)
+	if tx == nil {
 		return stateUnknown
 	}
 	own := driversOwn(connOfTx(tx))
@@ -99,6 +96,15 @@ func stateInTx(ctx context.Context, conn TxConn) txState {
 		}
 	}))
 	return state
+}
+
+// sqlTx returns the transaction of database/sql that a TxConn is, or nil.
+func sqlTx(conn TxConn) *sql.Tx {
+	if of, in := conn.(interface{ SQLTx() *sql.Tx }); in {
+		return of.SQLTx()
+	}
+	tx, _ := conn.(*sql.Tx)
+	return tx
 }
 
 // driversOwn returns the driver's connection behind wrappers.

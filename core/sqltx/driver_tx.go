@@ -49,17 +49,25 @@ func (t *trackingTx) commit() error {
 }
 
 // ended takes the error of the statement that was to end a transaction. If the transaction may be
-// open, the pool must not use the connection again: on MySQL and MariaDB the next BEGIN would commit
-// it. A node that its Galera cluster has cut off refuses even ROLLBACK.
+// open, the pool must not use the connection again.
 func (c *trackingConn) ended(err error) {
-	const deadlock = 1213 // the server has rolled back
-	switch {
-	case err == nil, c.driverState() == stateNone, sqlerr.MySQL(err) == deadlock,
-		c.dialect == core.Postgres && sqlerr.State(err) != "", // it ends with each answer
-		c.dialect == core.SQLite && strings.Contains(err.Error(), "no transaction is active"):
-	default:
+	if err != nil && mayBeOpen(c.dialect, err, c.driverState()) {
 		c.unended = true
 	}
+}
+
+// mayBeOpen reports whether a transaction may be open after the statement that was to end it has
+// failed. On MySQL and MariaDB the next BEGIN would commit it. A node that its Galera cluster has cut
+// off refuses even ROLLBACK.
+func mayBeOpen(d core.Dialect, err error, state txState) bool {
+	const deadlock = 1213 // the server has rolled back
+	switch {
+	case state == stateNone, sqlerr.MySQL(err) == deadlock,
+		d == core.Postgres && sqlerr.State(err) != "", // it ends with each answer
+		d == core.SQLite && strings.Contains(err.Error(), "no transaction is active"):
+		return false
+	}
+	return true
 }
 
 // Rollback reports the outcome before it rolls back: COMMIT is sent no more. If the context of the

@@ -2,6 +2,7 @@ package sqlkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -28,8 +29,26 @@ func (e *MissingError) Error() string { return e.text }
 // Drift compares the tables in the database with the tables that the steps of p create. It names
 // everything that is missing or different: tables, columns and their types, indexes, and on MySQL
 // the engine and the collations. Collations of diagnostic columns do not matter: only people read
-// their texts.
+// their texts. A node of a Galera cluster on which something is missing is given time to apply what
+// other nodes have committed.
 func Drift(ctx context.Context, q Querier, p Plan, diagnostic map[string]bool) (drift []error, err error) {
+	drift, err = differences(ctx, q, p, diagnostic)
+	missing := func(err error) bool { return errors.As(err, new(*MissingError)) }
+	if err != nil || p.Dialect != core.MySQL || !slices.ContainsFunc(drift, missing) {
+		return drift, err
+	}
+	if cluster, err := OnGalera(ctx, q); err != nil || !cluster {
+		return drift, err
+	}
+	var one int
+	if _, err := FirstRow(ctx, q, "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 1", nil, &one); err != nil {
+		return nil, fmt.Errorf("%w; this node of the Galera cluster has not applied everything that other nodes have "+
+			"committed, perhaps a migration: %w", errors.Join(drift...), err)
+	}
+	return differences(ctx, q, p, diagnostic)
+}
+
+func differences(ctx context.Context, q Querier, p Plan, diagnostic map[string]bool) (drift []error, err error) {
 	for _, t := range wantedTables(p.Steps) {
 		got, err := foundTable(ctx, q, p, t.name)
 		if err != nil {

@@ -115,3 +115,11 @@ func numbers(version string) (is [3]int, ok bool) {
 func dotted(is [3]int) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d.%d.%d", is[0], is[1], is[2]), ".0")
 }
+
+// OnGalera reports whether a server of the dialect MySQL is a node of a Galera cluster.
+func OnGalera(ctx context.Context, q Querier) (bool, error) {
+	var name, value string
+	// MySQL has no such variable.
+	_, err := FirstRow(ctx, q, "SHOW SESSION VARIABLES LIKE 'wsrep_on'", nil, &name, &value)
+	return value == "ON", err
+}

@@ -1,0 +1,59 @@
+package sqltx
+
+import (
+	"context"
+	"database/sql/driver"
+	"reflect"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// endingTx is the driver's transaction on a connection that is not tracked. It closes the connection
+// if the transaction may be open after COMMIT or ROLLBACK, so that no other transaction of the pool
+// gets it.
+type endingTx struct {
+	driver.Tx
+	conn driver.Conn
+}
+
+func (t endingTx) Commit() error { return t.ended(t.Tx.Commit()) }
+
+func (t endingTx) Rollback() error { return t.ended(t.Tx.Rollback()) }
+
+func (t endingTx) ended(err error) error {
+	if err == nil {
+		return nil
+	}
+	state := stateUnknown
+	if ask := stateOf(t.conn); ask != nil {
+		state = ask()
+	}
+	if mayBeOpen(core.MySQL, err, state) {
+		_ = t.conn.Close() // database/sql holds the connection, and drops it
+	}
+	return err
+}
+
+// watchEnd puts an endingTx into a transaction of go-sql-driver/mysql. The other databases end a
+// transaction with every answer to COMMIT or ROLLBACK, or refuse the next BEGIN.
+func watchEnd(ctx context.Context, conn TxConn) {
+	tx := sqlTx(conn)
+	if tx == nil {
+		return
+	}
+	own := driversOwn(connOfTx(tx))
+	if !isMySQLDriver(reflect.TypeOf(own)) {
+		return
+	}
+	f := reflect.ValueOf(tx).Elem().FieldByName("txi")
+	if !f.IsValid() || f.Type() != reflect.TypeFor[driver.Tx]() {
+		return // database/sql keeps it elsewhere some day
+	}
+	ending := reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem()
+	// database/sql converts arguments while nobody else can end the transaction.
+	_, _ = tx.ExecContext(ctx, "", held(func() {
+		if inner, ok := reflect.TypeAssert[driver.Tx](ending); ok {
+			ending.Set(reflect.ValueOf(endingTx{Tx: inner, conn: own}))
+		}
+	}))
+}

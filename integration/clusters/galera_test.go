@@ -45,7 +45,7 @@ func (g galera) address(node int, change ...func(*mysql.Config)) string {
 	if err != nil {
 		panic(err) // scripts/services printed it
 	}
-	cfg.DBName = g.name
+	cfg.DBName, cfg.ReadTimeout = g.name, 10*time.Second // nothing else ends a COMMIT on a server that hangs
 	for _, c := range change {
 		c(cfg)
 	}

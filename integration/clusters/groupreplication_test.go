@@ -49,7 +49,7 @@ func (g group) address(node int) string {
 	if err != nil {
 		panic(err) // scripts/services printed it
 	}
-	cfg.DBName = g.name
+	cfg.DBName, cfg.ReadTimeout = g.name, 10*time.Second // nothing else ends a COMMIT on a server that hangs
 	return cfg.FormatDSN()
 }
 

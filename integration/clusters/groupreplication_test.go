@@ -176,7 +176,9 @@ func groupFaults(t *testing.T, g group, write way) {
 	for _, other := range others {
 		g.nodes[other].Pause(t)
 	}
-	fixture.AwaitIn(t, 2*time.Minute, "the primary notices that it is alone", func() bool { return g.state(alone) == "ERROR" })
+	fixture.AwaitIn(t, 2*time.Minute, "the primary notices that it is alone", func() bool {
+		return g.state(alone) == "ERROR"
+	})
 	for _, other := range others {
 		g.nodes[other].Resume(t)
 	}

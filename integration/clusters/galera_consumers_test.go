@@ -48,7 +48,8 @@ func galeraConsumers(t *testing.T, g galera) {
 	fixture.NewEffectStore(t, pool, sqlcommand.Config{Dialect: core.MySQL})
 	fixture.MustExec(t, pool, "CREATE TABLE counter (k INT NOT NULL PRIMARY KEY, n BIGINT NOT NULL)")
 	fixture.MustExec(t, pool, "INSERT INTO counter (k, n) VALUES (0, 0), (1, 0), (2, 0)")
-	fixture.MustExec(t, pool, "CREATE TABLE consumed (i BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, what VARCHAR(40) NOT NULL)")
+	fixture.MustExec(t, pool, "CREATE TABLE consumed (i BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, "+
+		"what VARCHAR(40) NOT NULL)")
 
 	var called sync.Map // idempotency keys of effects
 	consumers := []*consumer{g.consumer(t, 0, &called), g.consumer(t, 1, &called)}
@@ -88,7 +89,9 @@ func galeraConsumers(t *testing.T, g galera) {
 		}
 	})
 	await := func(part float64) {
-		fixture.AwaitIn(t, 5*time.Minute, "messages are consumed", func() bool { return float64(done.Load()) >= part*all })
+		fixture.AwaitIn(t, 5*time.Minute, "messages are consumed", func() bool {
+			return float64(done.Load()) >= part*all
+		})
 	}
 	await(0.2)
 	g.nodes[1].Kill(t)
@@ -102,10 +105,12 @@ func galeraConsumers(t *testing.T, g galera) {
 	work.Wait()
 
 	now := g.pool(t, 2, current)
-	twice := fixture.Query(t, now, "SELECT CONCAT(what, ': ', COUNT(*)) FROM consumed GROUP BY what HAVING COUNT(*) <> 1",
+	twice := fixture.Query(t, now, "SELECT CONCAT(what, ': ', COUNT(*)) FROM consumed "+
+		"GROUP BY what HAVING COUNT(*) <> 1",
 		func(rows *sql.Rows) (s string, err error) { return s, rows.Scan(&s) })
 	n := fixture.Count(t, now, "SELECT COUNT(*) FROM consumed")
-	fixture.Check(t, n == 2*all && len(twice) == 0, "%d effects of %d messages and as many requests, other than once: %v", n, all, twice)
+	fixture.Check(t, n == 2*all && len(twice) == 0,
+		"%d effects of %d messages and as many requests, other than once: %v", n, all, twice)
 	fixture.Check(t, fixture.Count(t, now, "SELECT SUM(n) FROM counter") == 2*all, "changes were lost or repeated")
 	fixture.AwaitIn(t, 2*time.Minute, "effects are completed", func() bool {
 		return fixture.Count(t, now, "SELECT COUNT(*) FROM side_effect_command WHERE status = 2") == all
@@ -117,7 +122,8 @@ func galeraConsumers(t *testing.T, g galera) {
 		return true
 	})
 	fixture.Check(t, calls == all, "%d effects were called", calls)
-	t.Logf("\ncount: %d messages consumed\ncount: %d requests\ncount: %d effects\n%d calls again under the same key; refused: %d and %d",
+	t.Logf("\ncount: %d messages consumed\ncount: %d requests\ncount: %d effects\n"+
+		"%d calls again under the same key; refused: %d and %d",
 		all, all, calls, again, consumers[0].refused.Load(), consumers[1].refused.Load())
 }
 

@@ -47,10 +47,11 @@ func galeraLateMigration(t *testing.T, g galera) {
 	repo := fixture.NewRepository(t, pool, sqloutbox.Config{Dialect: core.MySQL})
 	outbox, err := core.New(core.Config{Repository: repo})
 	fixture.NoError(t, err)
-	fixture.NoError(t, sqltx.NewTransactor(pool, core.MySQL).RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+	err = sqltx.NewTransactor(pool, core.MySQL).RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
 		_, err := outbox.Publish(ctx, tx, core.Event{Type: "a"})
 		return err
-	}))
+	})
+	fixture.NoError(t, err)
 
 	late, err := sqloutbox.New(behind, sqloutbox.Config{Dialect: core.MySQL})
 	fixture.NoError(t, err)
@@ -101,7 +102,8 @@ func galeraRefusedEnd(t *testing.T, g galera) {
 				own.SetMaxOpenConns(1)
 				p, err := w.write(core.MySQL, own, adapter.Config{})
 				fixture.NoError(t, err)
-				all = append(all, &end{name: fmt.Sprintf("%s of %s, tracked pool: %t", how, w.name, tracked), producer: p})
+				name := fmt.Sprintf("%s of %s, tracked pool: %t", how, w.name, tracked)
+				all = append(all, &end{name: name, producer: p})
 			}
 		}
 	}
@@ -112,7 +114,8 @@ func galeraRefusedEnd(t *testing.T, g galera) {
 		open.Add(1)
 		ended.Go(func() {
 			e.result = e.producer.InTx(t.Context(), func(tx transaction) error {
-				err := errors.Join(tx.Exec("INSERT INTO done (what) VALUES (?)", e.name), tx.Publish(core.Event{Type: "a"}))
+				err := errors.Join(tx.Exec("INSERT INTO done (what) VALUES (?)", e.name),
+					tx.Publish(core.Event{Type: "a"}))
 				open.Done()
 				if <-cut; err == nil && strings.HasPrefix(e.name, "rollback") {
 					err = errRollback
@@ -134,13 +137,13 @@ func galeraRefusedEnd(t *testing.T, g galera) {
 			return tx.Exec("INSERT INTO done (what) VALUES (?)", "after "+e.name)
 		}))
 	}
-	for _, what := range fixture.Query(t, g.pool(t, 0, current), "SELECT what FROM done", func(rows *sql.Rows) (s string, err error) {
-		return s, rows.Scan(&s)
-	}) {
+	now := g.pool(t, 0, current)
+	text := func(rows *sql.Rows) (s string, err error) { return s, rows.Scan(&s) }
+	for _, what := range fixture.Query(t, now, "SELECT what FROM done", text) {
 		fixture.Check(t, strings.HasPrefix(what, "after "), "committed by the next transaction: %s", what)
 	}
-	fixture.Check(t, fixture.Count(t, g.pool(t, 0, current), "SELECT COUNT(*) FROM done") == int64(len(all)), "rows are missing")
-	fixture.Check(t, fixture.Count(t, g.pool(t, 0, current), "SELECT COUNT(*) FROM outbox_event") == 0, "events are there")
+	fixture.Check(t, fixture.Count(t, now, "SELECT COUNT(*) FROM done") == int64(len(all)), "rows are missing")
+	fixture.Check(t, fixture.Count(t, now, "SELECT COUNT(*) FROM outbox_event") == 0, "events are there")
 }
 
 // Run warns in each way to write, if the driver sends prepared statements.
@@ -155,7 +158,9 @@ func galeraWarnings(t *testing.T, g galera) {
 			if err != nil {
 				return nil, err
 			}
-			o, err := core.New(core.Config{Repository: repo, Publisher: cfg.Publisher, Relay: cfg.Relay, Logger: cfg.Logger})
+			o, err := core.New(core.Config{
+				Repository: repo, Publisher: cfg.Publisher, Relay: cfg.Relay, Logger: cfg.Logger,
+			})
 			return o.Run, err
 		},
 		"gorm": func(pool *sql.DB, cfg adapter.Config) (func(context.Context) error, error) {
@@ -195,7 +200,9 @@ func galeraWarnings(t *testing.T, g galera) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() { fixture.NoError(t, run(ctx)) })
-			fixture.NoError(t, writer.InTx(t.Context(), func(tx transaction) error { return tx.Publish(core.Event{Type: "a"}) }))
+			fixture.NoError(t, writer.InTx(t.Context(), func(tx transaction) error {
+				return tx.Publish(core.Event{Type: "a"})
+			}))
 			fixture.Await(t, "the relay works", func() bool { return len(publisher.Accepted()) == 1 })
 			cancel()
 			running.Wait()

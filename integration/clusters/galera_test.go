@@ -45,7 +45,7 @@ func (g galera) address(node int, change ...func(*mysql.Config)) string {
 	if err != nil {
 		panic(err) // scripts/services printed it
 	}
-	cfg.DBName = g.name
+	cfg.DBName, cfg.ReadTimeout = g.name, 10*time.Second // nothing else ends a COMMIT on a server that hangs
 	for _, c := range change {
 		c(cfg)
 	}
@@ -67,7 +67,9 @@ func openMySQL(address string) (*sql.DB, error) { return sql.Open("mysql", addre
 
 // status reads a status variable of a node. It is empty while the node does not answer.
 func (g galera) status(node int, name string) (value string) {
-	pool, err := openMySQL(g.address(node, func(cfg *mysql.Config) { cfg.DBName, cfg.Timeout, cfg.ReadTimeout = "", time.Second, time.Second }))
+	pool, err := openMySQL(g.address(node, func(cfg *mysql.Config) {
+		cfg.DBName, cfg.Timeout, cfg.ReadTimeout = "", time.Second, time.Second
+	}))
 	if err != nil {
 		return ""
 	}
@@ -138,8 +140,9 @@ func galeraFaults(t *testing.T, g galera, write way) {
 // brokenConnections fails the test if no producer has lost a connection: the run would prove little.
 func (l *ledger) brokenConnections() {
 	l.t.Helper()
+	lost := []string{"bad connection", "invalid connection", "connection reset", "broken pipe", "EOF"}
 	for text := range l.failures {
-		for _, part := range []string{"bad connection", "invalid connection", "connection reset", "broken pipe", "EOF"} {
+		for _, part := range lost {
 			if strings.Contains(text, part) {
 				return
 			}

@@ -52,7 +52,8 @@ func TestRefusedEnd(t *testing.T) {
 					})
 					after := fixture.Count(t, pool, "SELECT CONNECTION_ID()")
 					fixture.Check(t, err != nil && before != 0 && after != before,
-						"%s of %s, tracked pool: %t: connection %d, then %d; error %v", text, name, tracked, before, after, err)
+						"%s of %s, tracked pool: %t: connection %d, then %d; error %v",
+						text, name, tracked, before, after, err)
 				}
 			}
 		}

@@ -85,6 +85,7 @@ func (s *session) run(ctx context.Context) error {
 	k := &keeper{session: s}
 	part(keeping, &kept, k.run)
 	part(work, &wg, s.read)
+	part(keeping, &kept, s.watchStandbys)
 	part(work, &wg, func(ctx context.Context) error { return s.askTable(ctx, src) })
 	if s.repairTx != nil {
 		part(work, &wg, s.readRepair)

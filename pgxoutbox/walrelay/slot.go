@@ -22,19 +22,25 @@ const (
 // gathererOf is where a connection has its gatherer.
 const gathererOf = "walrelay.gatherer"
 
+// address is where the log is read.
+func (r *Relay) address(ctx context.Context) (*pgx.ConnConfig, error) {
+	if r.cfg.Replication != nil {
+		return r.cfg.Replication, nil
+	}
+	pool := r.cfg.Pool.Config()
+	if pool.BeforeConnect == nil {
+		return pool.ConnConfig, nil
+	}
+	return pool.ConnConfig, pool.BeforeConnect(ctx, pool.ConnConfig) // a password that changes, for example
+}
+
 // dial opens a replication connection, and returns the identity of the server.
 func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	cfg := r.cfg.Replication
-	if cfg == nil {
-		pool := r.cfg.Pool.Config()
-		cfg = pool.ConnConfig
-		if pool.BeforeConnect != nil { // a password that changes, for example
-			if err := pool.BeforeConnect(ctx, cfg); err != nil {
-				return nil, "", err
-			}
-		}
+	cfg, err := r.address(ctx)
+	if err != nil {
+		return nil, "", err
 	}
 	own := cfg.Config.Copy()
 	own.RuntimeParams["replication"] = "database"

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,6 +137,12 @@ func (p *patroni) database(name string) (nodes, haproxy, bouncer string) {
 	defer db.Close()
 	fixture.MustExec(p.t, db, "CREATE DATABASE "+name)
 	const options = "?sslmode=disable&connect_timeout=3"
+	for _, port := range p.ports { // pgx asks no other node after "database does not exist"
+		at, err := open(fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s%s", port, name, options))
+		fixture.NoError(p.t, err)
+		fixture.Await(p.t, "the node has the database", func() bool { return at.PingContext(p.t.Context()) == nil })
+		_ = at.Close()
+	}
 	nodes = fmt.Sprintf("postgres://postgres@127.0.0.1:%d,127.0.0.1:%d/%s%s&target_session_attrs=read-write",
 		p.ports[0], p.ports[1], name, options)
 	to := func(s *fixture.PrivateServer) string {
@@ -144,6 +151,18 @@ func (p *patroni) database(name string) (nodes, haproxy, bouncer string) {
 		return fmt.Sprintf("postgres://postgres@%s/%s%s", at.Host, name, options)
 	}
 	return nodes, to(p.haproxy), to(p.bouncer) + "&default_query_exec_mode=exec"
+}
+
+// stopReplication stops the processes that send the log of the leader.
+func (p *patroni) stopReplication() {
+	p.t.Helper()
+	db, err := sql.Open("pgx", p.nodes[p.leader()].Address)
+	fixture.NoError(p.t, err)
+	defer db.Close()
+	var pid int
+	fixture.NoError(p.t, db.QueryRowContext(p.t.Context(),
+		"SELECT pid FROM pg_stat_replication WHERE application_name LIKE 'patroni_'").Scan(&pid))
+	fixture.NoError(p.t, syscall.Kill(pid, syscall.SIGSTOP))
 }
 
 // open opens a pool of plain connections.

@@ -172,6 +172,12 @@ func TestPatroniFailoverSlot(t *testing.T) {
 
 	p.switchover()
 	w.goesOn()
+	// PostgreSQL copies no slot to a standby that still has the slot which it had as the primary.
+	w.doctorSays("it keeps the slot of the time when it was the primary")
+	standby, err := open(p.nodes[old].Address)
+	fixture.NoError(t, err)
+	defer standby.Close()
+	fixture.MustExec(t, standby, "SELECT pg_drop_replication_slot('followed')")
 	w.awaitReady()
 
 	old = p.leader()

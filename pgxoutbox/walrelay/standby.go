@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Standby is a host of an address that is a standby, or does not answer.
@@ -43,27 +45,18 @@ func lastLine(text string) string {
 
 // hosts returns an address for each host, if there are several.
 func hosts(address *pgx.ConnConfig) (all []*pgx.ConnConfig) {
-	at := map[string]*pgx.ConnConfig{}
-	add := func(to *pgx.ConnConfig) {
-		name := net.JoinHostPort(to.Host, fmt.Sprint(to.Port))
-		if first := at[name]; first != nil { // the same host without TLS
-			first.Fallbacks = append(first.Fallbacks, to.Fallbacks...)
-			return
+	first := pgconn.FallbackConfig{Host: address.Host, Port: address.Port, TLSConfig: address.TLSConfig}
+	for _, way := range append([]*pgconn.FallbackConfig{&first}, address.Fallbacks...) {
+		same := slices.IndexFunc(all, func(c *pgx.ConnConfig) bool { return c.Host == way.Host && c.Port == way.Port })
+		if same >= 0 { // for example without TLS
+			all[same].Fallbacks = append(all[same].Fallbacks, way)
+			continue
 		}
-		at[name] = to
-		all = append(all, to)
-	}
-	one := func() *pgx.ConnConfig {
 		c := address.Copy()
-		c.ValidateConnect, c.AfterConnect, c.Fallbacks = nil, nil, nil // target_session_attrs wants the primary
+		c.Host, c.Port, c.TLSConfig, c.Fallbacks = way.Host, way.Port, way.TLSConfig, nil
+		c.ValidateConnect, c.AfterConnect = nil, nil // target_session_attrs wants the primary
 		c.Tracer, c.ConnectTimeout = nil, askTimeout
-		return c
-	}
-	add(one())
-	for _, f := range address.Fallbacks {
-		c := one()
-		c.Host, c.Port, c.TLSConfig = f.Host, f.Port, f.TLSConfig
-		add(c)
+		all = append(all, c)
 	}
 	if len(all) == 1 {
 		return nil
@@ -86,7 +79,8 @@ func askStandby(ctx context.Context, host *pgx.ConnConfig, slot string) (standby
   WHEN current_setting('sync_replication_slots', true) IS DISTINCT FROM 'on' THEN 'sync_replication_slots is off'
   WHEN current_setting('hot_standby_feedback') <> 'on' THEN 'hot_standby_feedback is off'
   WHEN s IS NULL THEN 'it has no copy of the slot'
-  WHEN s ->> 'synced' = 'false' THEN 'it has a slot of this name that is no copy'
+  WHEN s ->> 'synced' = 'false' THEN 'it keeps the slot of the time when it was the primary: run SELECT '
+    || 'pg_drop_replication_slot(''' || $1::text || ''') there'
   WHEN s ->> 'invalidation_reason' IS NOT NULL THEN 'its copy of the slot is invalid: '
     || (s ->> 'invalidation_reason')
   WHEN s ->> 'temporary' = 'true' THEN 'its copy of the slot is not complete'

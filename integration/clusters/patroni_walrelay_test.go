@@ -121,7 +121,7 @@ func (w *logged) standby() string {
 func (w *logged) awaitReady() {
 	w.patroni.t.Helper()
 	since, last := time.Now(), ""
-	fixture.AwaitIn(w.patroni.t, 3*time.Minute, "the slot is ready on the standby", func() bool {
+	fixture.AwaitIn(w.patroni.t, 5*time.Minute, "the slot is ready on the standby", func() bool {
 		if now := w.standby(); now != last {
 			w.patroni.t.Logf("after %s: %q", time.Since(since).Round(time.Second), now)
 			last = now

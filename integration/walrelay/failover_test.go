@@ -19,6 +19,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
 // standby is a physical standby of a private PostgreSQL 18.
@@ -144,6 +145,8 @@ func TestFailover(t *testing.T) {
 						"NOT temporary", w.slot) == "1"
 				})
 			}
+			standbys := walrelay.Standbys(t.Context(), w.pool.Config().ConnConfig, w.slot)
+			fixture.Must(t, len(standbys) == 1 && (standbys[0].Unready == "") == follows, "the standbys are %+v", standbys)
 			w.pub.Block()
 			w.publish("a", 11, 20)
 			w.publish("b", 1, 10)

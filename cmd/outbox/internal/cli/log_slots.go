@@ -102,6 +102,9 @@ func (s slot) judge(maxBehind int64) finding {
 		f.Cause = "its relay ends with an error, and no event is sent"
 		f.Fix = "find out who did it; if the relay is right to publish, start it once with --repair-slot always " +
 			"(RepairAlways): " + relayGuide
+		if s.failover {
+			f.Fix = "if a standby has taken over, start the relay, which mends this; if not, " + f.Fix
+		}
 	case !s.active:
 		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name, mebibytes(s.kept))
 		f.Cause = "no event that is left to its reader is sent, and the log fills the disk, or is removed at " +

@@ -112,7 +112,8 @@ func TestPatroniLostCommits(t *testing.T) {
 	v, byLog := l.Finish(nodes), w.finish()
 	fixture.Check(t, l.missing(nodes) > 0 && w.missing(w.address) > 0, "nothing was lost: the run proves nothing")
 	fixture.Check(t, byLog.Ghosts == 0, "%d events were read from the log that the standby did not have", byLog.Ghosts)
-	fixture.Check(t, v.SeqTwice+byLog.SeqTwice == 0, "numbers of keys were used twice: %d, %d", v.SeqTwice, byLog.SeqTwice)
+	twice := v.SeqTwice + byLog.SeqTwice
+	fixture.Check(t, twice == 0, "%d numbers of keys were used twice", twice)
 	t.Logf("%d transactions are gone, and %d of their events are published; by the log %d and %d", l.missing(nodes),
 		v.Ghosts, w.missing(w.address), byLog.Ghosts)
 	l.withoutLost(nodes).Check(t)

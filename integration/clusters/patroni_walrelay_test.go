@@ -88,10 +88,11 @@ func startLogged(p *patroni, slot string) *logged {
 			p.t.Log(w.log.all.String())
 		}
 	})
-	relay, err := walrelay.New(walrelay.Config{Pool: pool, Slot: slot, Create: true, Failover: true, Outbox: core.Config{
+	outbox := core.Config{
 		Publisher: w.publisher("walrelay", &w.published), Relay: relay.Config{},
 		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
-	}})
+	}
+	relay, err := walrelay.New(walrelay.Config{Pool: pool, Slot: slot, Create: true, Failover: true, Outbox: outbox})
 	fixture.NoError(p.t, err)
 	w.run(relay.Run)
 	return w

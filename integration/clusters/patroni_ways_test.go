@@ -16,13 +16,16 @@ import (
 // withPGX writes with pgx, without database/sql, to an address.
 func withPGX(address string) way {
 	return func(_ core.Dialect, _ *sql.DB, cfg adapter.Config) (producer, error) {
-		open := pgxoutbox.OpenConfig{Node: cfg.Node, Publisher: cfg.Publisher, Relay: cfg.Relay, RelayedByLog: cfg.RelayedByLog}
-		pool, outbox, err := pgxoutbox.Open(context.Background(), address, open)
+		pool, outbox, err := pgxoutbox.Open(context.Background(), address, pgxoutbox.OpenConfig{
+			Node: cfg.Node, Publisher: cfg.Publisher, Relay: cfg.Relay, RelayedByLog: cfg.RelayedByLog,
+		})
 		if err != nil {
 			return producer{}, err
 		}
 		return producer{Run: outbox.Run, InTx: func(ctx context.Context, fn func(transaction) error) error {
-			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return fn(&pgxTransaction{ctx: ctx, tx: tx, outbox: outbox}) })
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				return fn(&pgxTransaction{ctx: ctx, tx: tx, outbox: outbox})
+			})
 		}}, nil
 	}
 }

@@ -146,7 +146,7 @@ func TestFailover(t *testing.T) {
 				})
 			}
 			standbys := walrelay.Standbys(t.Context(), w.pool.Config().ConnConfig, w.slot)
-			fixture.Must(t, len(standbys) == 1 && (standbys[0].Unready == "") == follows, "the standbys are %+v", standbys)
+			fixture.Must(t, len(standbys) == 1 && (standbys[0].Unready == "") == follows, "standbys: %+v", standbys)
 			w.pub.Block()
 			w.publish("a", 11, 20)
 			w.publish("b", 1, 10)
@@ -229,7 +229,7 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 			if !waits {
 				w.awaitLast("lost", 200)
 			} else {
-				fixture.AwaitIn(t, 2*time.Minute, "the slot of the standby is further than the row of the slot", func() bool {
+				fixture.AwaitIn(t, 2*time.Minute, "the standby's slot is further than its row", func() bool {
 					return second.text("SELECT (confirmed < (SELECT confirmed_flush_lsn FROM pg_replication_slots s "+
 						"WHERE s.slot_name = l.slot))::text FROM outbox_log l") == "true"
 				})

@@ -25,7 +25,7 @@ func TestHosts(t *testing.T) {
 		for i, host := range got {
 			ways := len(config.Fallbacks)+1 == len(want)*(1+len(host.Fallbacks)) // with and without TLS
 			if host.Host+string(rune('0'+host.Port)) != want[i] || host.ValidateConnect != nil || !ways {
-				t.Errorf("%s: host %d is %s:%d with %d fallbacks", address, i, host.Host, host.Port, len(host.Fallbacks))
+				t.Errorf("%s: host %d is %s:%d, fallbacks %d", address, i, host.Host, host.Port, len(host.Fallbacks))
 			}
 		}
 	}

@@ -197,7 +197,8 @@ func TestLogReaderSlots(t *testing.T) {
 			name: "s", active: true, blocked: "b", behind: 2 << 20,
 		},
 		"slot s cannot follow to b:1: it has no copy": {
-			name: "s", active: true, standbys: []walrelay.Standby{{Host: "a:1"}, {Host: "b:1", Unready: "it has no copy"}},
+			name: "s", active: true,
+			standbys: []walrelay.Standby{{Host: "a:1"}, {Host: "b:1", Unready: "it has no copy"}},
 		},
 	} {
 		f := s.judge(1 << 20)

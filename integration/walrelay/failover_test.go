@@ -19,6 +19,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
 // standby is a physical standby of a private PostgreSQL 18.
@@ -144,6 +145,8 @@ func TestFailover(t *testing.T) {
 						"NOT temporary", w.slot) == "1"
 				})
 			}
+			standbys := walrelay.Standbys(t.Context(), w.pool.Config().ConnConfig, w.slot)
+			fixture.Must(t, len(standbys) == 1 && (standbys[0].Unready == "") == follows, "standbys: %+v", standbys)
 			w.pub.Block()
 			w.publish("a", 11, 20)
 			w.publish("b", 1, 10)
@@ -174,6 +177,78 @@ func TestFailover(t *testing.T) {
 				"FROM pg_replication_slots"), w.slot); got != 1 {
 				t.Errorf("%d slots", got)
 			}
+		})
+	}
+}
+
+// The server fails before its standby has the newest commits, and the standby takes over. The relay has
+// read events that are gone, and its positions in the log are those of other events now. It publishes
+// all events of the new primary, whether it had published those that are gone
+// (synchronized_standby_slots is not set) or not.
+func TestFailoverThatLosesCommits(t *testing.T) {
+	longtest.Mark(t)
+	t.Parallel()
+	for _, waits := range []bool{true, false} {
+		t.Run(fmt.Sprintf("waits for the standby %v", waits), func(t *testing.T) {
+			server := fixture.StartPrivate(t, "postgres18")
+			at, err := url.Parse(server.Address)
+			fixture.NoError(t, err)
+			second := startStandby(t, at)
+			db := testdb.DB{Name: "postgres18", Dialect: core.Postgres}
+			db.DSN = fmt.Sprintf("postgres://postgres@%s,127.0.0.1:%d%s?sslmode=disable&connect_timeout=5"+
+				"&target_session_attrs=read-write", at.Host, second.port, at.Path)
+			w := newWorld(t, db)
+			if waits {
+				fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'")
+				fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
+			}
+			cfg := w.config()
+			cfg.Failover = true
+			// The row of the slot is written after the newest events, so the standby lacks it.
+			cfg.ConfirmEvery, cfg.CheckpointEvery = time.Second, time.Second
+			relay := w.relay(cfg)
+			fixture.NoError(t, relay.Setup(t.Context()))
+			fixture.RunRelay(w, relay)
+			w.publish("a", 1, 10)
+			w.await(10)
+			fixture.AwaitIn(t, 3*time.Minute, "the standby is ready", func() bool {
+				all := walrelay.Standbys(t.Context(), w.pool.Config().ConnConfig, w.slot)
+				return len(all) == 1 && all[0].Unready == ""
+			})
+			var pid int
+			fixture.NoError(t, w.service.Pool.QueryRowContext(t.Context(),
+				"SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'standby'").Scan(&pid))
+			published := make(chan struct{})
+			go func() {
+				defer close(published)
+				w.publish("lost", 1, 200)
+			}()
+			w.await(60)
+			fixture.NoError(t, syscall.Kill(pid, syscall.SIGSTOP)) // the process that sends the log
+			<-published
+			if !waits {
+				w.awaitLast("lost", 200)
+			} else {
+				fixture.AwaitIn(t, 2*time.Minute, "the standby's slot is further than its row", func() bool {
+					return second.text("SELECT (confirmed < (SELECT confirmed_flush_lsn FROM pg_replication_slots s "+
+						"WHERE s.slot_name = l.slot))::text FROM outbox_log l") == "true"
+				})
+			}
+			server.Kill(t)
+			fixture.Must(t, second.text("SELECT pg_promote()::text") == "true", "the standby is not promoted")
+			fixture.AwaitIn(t, 2*time.Minute, "the service can write again", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := w.service.Pool.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS alive (i int)")
+				return err == nil
+			})
+			gone := second.text("SELECT (200 - count(*))::text FROM outbox_event WHERE partition_key = 'lost'")
+			fixture.Must(t, gone != "0", "no commit is gone")
+			w.publish("a", 11, 40)
+			fixture.AwaitIn(t, 2*time.Minute, "all events of the new primary are there", func() bool {
+				return w.last("a") == "40"
+			})
+			w.wantRepeats("a", 40)
 		})
 	}
 }

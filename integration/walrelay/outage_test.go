@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/ormoutbox/ormoutbox/core/ops/sqlops"
 	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
@@ -381,4 +385,26 @@ func TestQuiet(t *testing.T) {
 		end := w.lsn("SELECT pg_current_wal_lsn()::text")
 		fixture.Await(t, "the slot is at the end of it", func() bool { return w.confirmed() >= end })
 	})
+}
+
+// A server that shuts down waits for those who read its log. The relay leaves then, because its
+// bookmark cannot be written any more. It goes on when the server is back.
+func TestServerShutsDown(t *testing.T) {
+	longtest.Mark(t)
+	t.Parallel()
+	w, server := newPrivateWorld(t)
+	relay := w.relay(w.config())
+	fixture.NoError(t, relay.Setup(t.Context()))
+	fixture.RunRelay(w, relay)
+	w.publish("a", 1, 10)
+	w.await(10)
+	server.Run(t, "down") // kills it after 30 s
+	log, err := os.ReadFile(filepath.Join(server.Folder("postgres"), "log"))
+	fixture.NoError(t, err)
+	fixture.Check(t, strings.Contains(string(log), "database system is shut down"), "the server was killed")
+	server.Up(t)
+	fixture.Await(t, "the server answers", func() bool { return w.service.Pool.PingContext(t.Context()) == nil })
+	w.publish("a", 11, 20)
+	w.awaitLast("a", 20)
+	w.wantRepeats("a", 20)
 }

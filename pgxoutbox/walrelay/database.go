@@ -231,4 +231,6 @@ const (
 	stateNoLogin       = "28000"
 	stateExists        = "42710"
 	stateUnknownOption = "42601"
+	stateShutdown      = "57P01" // admin_shutdown
+	stateNotNow        = "57P03" // cannot_connect_now: the server shuts down or starts
 )

@@ -22,7 +22,13 @@ type keeper struct {
 	taken     time.Time
 	wasRepair bool
 	failures  int
+	failing   time.Time // the first failure
 }
+
+// leaveAfter is how long the position may fail to be written down until the session closes its
+// connection to the log. A server that shuts down waits for that connection, and for this long takes
+// no other one.
+const leaveAfter = 10 * time.Second
 
 func (k *keeper) run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
@@ -67,6 +73,12 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 	if errors.Is(err, errNotLeading) || errors.Is(err, errRepair) || isFinal(err) {
 		return err
 	}
+	if k.failures == 0 {
+		k.failing = now
+	}
+	if state := sqlState(err); state == stateShutdown || state == stateNotNow || now.Sub(k.failing) > leaveAfter {
+		k.leave.Store(true)
+	}
 	if k.failures++; k.failures%50 == 1 {
 		k.log.WarnContext(ctx, "outbox: the position in the log cannot be written down, so the server "+
 			"keeps the log", "failures", k.failures, "error", err)
@@ -88,7 +100,7 @@ func (k *keeper) write(ctx context.Context, done pglogrepl.LSN, answered int, re
   repairing = repairing AND NOT $6::boolean, checkpoint = COALESCE($4::text::xid8, checkpoint),
   checkpoint_at = CASE WHEN $4::text IS NULL THEN checkpoint_at
     ELSE clock_timestamp() - $5::bigint * interval '1 microsecond' END
-WHERE slot = $1::text AND epoch = $2::bigint`, k.cfg.Slot, k.epoch, done.String(), checkpoint, age.Microseconds(),
+WHERE `+leads(k.timeline), k.cfg.Slot, k.epoch, done.String(), checkpoint, age.Microseconds(),
 		repaired)
 	if err != nil {
 		return err

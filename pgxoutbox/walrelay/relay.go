@@ -34,7 +34,8 @@ type Relay struct {
 	running atomic.Bool
 	session atomic.Pointer[session]
 
-	repaired atomic.Pointer[repairPlace] // how far the latest repair has come
+	repaired     atomic.Pointer[repairPlace] // how far the latest repair has come
+	lastTimeline int32                       // of the latest session
 
 	schema, name string // how the log names the table; set by checkPublication
 
@@ -172,11 +173,15 @@ func (r *Relay) lead(ctx context.Context) (s *session, err error) {
 		}
 		return nil, cmp.Or(err, errStandBy)
 	}
-	conn, system, err := r.dial(ctx)
+	conn, id, err := r.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s = &session{Relay: r, conn: conn, system: system}
+	if r.lastTimeline != id.Timeline { // it may have other events, under ids that were in use before
+		r.lastTimeline = id.Timeline
+		r.repaired.Store(nil)
+	}
+	s = &session{Relay: r, conn: conn, system: id.SystemID, timeline: id.Timeline}
 	s.window = newWindow(r.cfg.Window, r.cfg.WindowBytes, r.elsewhere())
 	defer func() {
 		if err != nil {
@@ -185,7 +190,7 @@ func (r *Relay) lead(ctx context.Context) (s *session, err error) {
 	}()
 	// One process at a time looks at the slot, and makes or repairs it.
 	err = r.alone(ctx, func() error {
-		b, must, err := r.look(ctx, system)
+		b, must, err := r.look(ctx, s.system)
 		if err != nil {
 			return err
 		}
@@ -299,7 +304,11 @@ func (r *Relay) elsewhere() func(string) bool {
 
 // take makes this process the reader of the slot.
 func (s *session) take(ctx context.Context, b *bookmark) error {
-	err := s.startReplication(ctx, s.conn, b.confirmed)
+	promoted, err := s.promoted(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.startReplication(ctx, s.conn, b.confirmed)
 	if err != nil {
 		return slotError(err)
 	}
@@ -315,8 +324,12 @@ func (s *session) take(ctx context.Context, b *bookmark) error {
 		return slotError(&pgconn.PgError{Code: stateNoObject, Message: "the slot is gone"})
 	}
 	if state.confirmed > b.confirmed {
-		if err := s.mayRepair(ErrSlotMoved, fmt.Sprintf("it is at %s, and the relay has confirmed nothing after %s: "+
-			"somebody else has read it, or has made it again", state.confirmed, b.confirmed)); err != nil {
+		kind, why := ErrSlotMoved, "somebody else has read it, or has made it again"
+		if state.confirmed <= promoted {
+			kind, why = ErrSlotLost, "a standby has taken over, and lacked the newest transactions"
+		}
+		if err := s.mayRepair(kind, fmt.Sprintf("it is at %s, and the relay has confirmed nothing after %s: %s",
+			state.confirmed, b.confirmed, why)); err != nil {
 			return err
 		}
 		if _, err := s.db.exec(ctx, "UPDATE {log} SET repairing = true WHERE slot = $1::text AND epoch = $2::bigint",

@@ -27,7 +27,9 @@ type session struct {
 	conn   *pgconn.PgConn // used by one goroutine
 	system string
 	epoch  int64
-	start  pglogrepl.LSN
+	// timeline is that of the server. Positions in the log mean nothing on a later one.
+	timeline int32
+	start    pglogrepl.LSN
 
 	repairTx *repairRows // the events of a repair; nil: there is none
 
@@ -39,6 +41,7 @@ type session struct {
 	looks      int                     // at held, in vain
 	ended      snapshot
 	syncing    atomic.Bool // the server lets COMMIT wait for standbys
+	leave      atomic.Bool // the connection to the log is to be closed
 	lastStatus time.Time
 }
 
@@ -54,7 +57,7 @@ func (s *session) close() {
 // run publishes until ctx ends or the slot is lost.
 func (s *session) run(ctx context.Context) error {
 	defer s.close()
-	spill := &sqlSpiller{db: s.db, slot: s.cfg.Slot, epoch: s.epoch, skipDead: s.repo.skipDead}
+	spill := &sqlSpiller{db: s.db, slot: s.cfg.Slot, epoch: s.epoch, timeline: s.timeline, skipDead: s.repo.skipDead}
 	src := &source{window: s.window, spiller: spill}
 	s.repo.source.Store(src)
 	s.repo.hurry()
@@ -85,6 +88,7 @@ func (s *session) run(ctx context.Context) error {
 	k := &keeper{session: s}
 	part(keeping, &kept, k.run)
 	part(work, &wg, s.read)
+	part(keeping, &kept, s.watchStandbys)
 	part(work, &wg, func(ctx context.Context) error { return s.askTable(ctx, src) })
 	if s.repairTx != nil {
 		part(work, &wg, s.readRepair)

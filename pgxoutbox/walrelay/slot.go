@@ -22,19 +22,25 @@ const (
 // gathererOf is where a connection has its gatherer.
 const gathererOf = "walrelay.gatherer"
 
-// dial opens a replication connection, and returns the identity of the server.
-func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, err error) {
+// address is where the log is read.
+func (r *Relay) address(ctx context.Context) (*pgx.ConnConfig, error) {
+	if r.cfg.Replication != nil {
+		return r.cfg.Replication, nil
+	}
+	pool := r.cfg.Pool.Config()
+	if pool.BeforeConnect == nil {
+		return pool.ConnConfig, nil
+	}
+	return pool.ConnConfig, pool.BeforeConnect(ctx, pool.ConnConfig) // a password that changes, for example
+}
+
+// dial opens a replication connection, and returns the identity of the server and its timeline.
+func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, id pglogrepl.IdentifySystemResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	cfg := r.cfg.Replication
-	if cfg == nil {
-		pool := r.cfg.Pool.Config()
-		cfg = pool.ConnConfig
-		if pool.BeforeConnect != nil { // a password that changes, for example
-			if err := pool.BeforeConnect(ctx, cfg); err != nil {
-				return nil, "", err
-			}
-		}
+	cfg, err := r.address(ctx)
+	if err != nil {
+		return nil, id, err
 	}
 	own := cfg.Config.Copy()
 	own.RuntimeParams["replication"] = "database"
@@ -46,20 +52,19 @@ func (r *Relay) dial(ctx context.Context) (conn *pgconn.PgConn, system string, e
 		return build(gather, to)
 	}
 	if conn, err = pgconn.ConnectConfig(ctx, own); err != nil {
-		return nil, "", replicationError(err)
+		return nil, id, replicationError(err)
 	}
 	conn.CustomData()[gathererOf] = gather
 	// A slot is made when all transactions have ended that run now, however long that takes.
 	_, err = conn.Exec(ctx, fmt.Sprintf(noTimeouts, false)).ReadAll()
-	var id pglogrepl.IdentifySystemResult
 	if err == nil {
 		id, err = pglogrepl.IdentifySystem(ctx, conn)
 	}
 	if err != nil {
 		_ = conn.Close(ctx)
-		return nil, "", replicationError(err)
+		return nil, id, replicationError(err)
 	}
-	return conn, id.SystemID, nil
+	return conn, id, nil
 }
 
 // replicationError explains why a connection cannot read the log.

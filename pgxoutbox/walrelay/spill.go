@@ -74,8 +74,8 @@ type spiller interface {
 	spill(ctx context.Context, moves []move) ([]verdict, error)
 }
 
-// errNotLeading: another process has taken over the slot.
-var errNotLeading = errors.New("walrelay: another process reads the slot now")
+// errNotLeading: another process has taken over the slot, or a standby has taken over the database.
+var errNotLeading = errors.New("walrelay: another process reads the slot now, or a standby has taken over")
 
 // judge decides about an event. status is the status of its row, or nil if it has none. open is the
 // number of the first open row of its key, if it has one. write: it gets an open row now.
@@ -105,6 +105,7 @@ type sqlSpiller struct {
 	db       *database
 	slot     string
 	epoch    int64
+	timeline int32
 	skipDead bool // dead rows do not block their keys
 }
 
@@ -134,7 +135,7 @@ func (s *sqlSpiller) in(ctx context.Context, tx pgx.Tx, moves []move) ([]verdict
 	}
 	// The lock on the row of the slot keeps a later reader from beginning before this is committed.
 	tag, err := tx.Exec(ctx, s.db.text(`UPDATE {log} SET spilled = greatest(spilled, $3::text::pg_lsn)
-WHERE slot = $1::text AND epoch = $2::bigint`), s.slot, s.epoch, last.String())
+WHERE `+leads(s.timeline)), s.slot, s.epoch, last.String())
 	if err != nil {
 		return nil, err
 	}

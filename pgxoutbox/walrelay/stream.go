@@ -53,13 +53,16 @@ func (s *session) read(ctx context.Context) error {
 // again connects and takes the slot back, if no other process has had it since.
 func (s *session) again(ctx context.Context) error {
 	closeConn(s.conn)
-	conn, system, err := s.dial(ctx)
+	conn, id, err := s.dial(ctx)
 	if err != nil {
 		return err
 	}
 	s.conn = conn
-	if system != s.system {
+	if id.SystemID != s.system {
 		return errRepair
+	}
+	if id.Timeline != s.timeline {
+		return errNotLeading
 	}
 	done, _ := s.window.progress()
 	if s.window.isRepairing() {
@@ -85,6 +88,10 @@ func (s *session) again(ctx context.Context) error {
 	return nil
 }
 
+// errLeave: a server that shuts down waits until the reader has confirmed everything. It takes no
+// bookmark any more, without which nothing is confirmed.
+var errLeave = errors.New("walrelay: the position cannot be written down, so that the server cannot shut down")
+
 // stream reads the log from one connection.
 func (s *session) stream(ctx context.Context) error {
 	s.relations, s.unread, s.number, s.held = map[uint32]*relation{}, 0, 0, nil
@@ -103,6 +110,9 @@ func (s *session) stream(ctx context.Context) error {
 		now := time.Now()
 		if ctx.Err() != nil {
 			return s.status(now)
+		}
+		if s.leave.Swap(false) {
+			return errLeave
 		}
 		if now.Sub(s.lastStatus) >= statusEvery {
 			if err := s.status(now); err != nil {
@@ -172,8 +182,7 @@ func (s *session) unsent(ctx context.Context, why error) error {
 	if err := s.mayRepair(ErrSlotLost, why.Error()); err != nil {
 		return err
 	}
-	n, err := s.db.exec(ctx, "UPDATE {log} SET repairing = true WHERE slot = $1::text AND epoch = $2::bigint",
-		s.cfg.Slot, s.epoch)
+	n, err := s.db.exec(ctx, "UPDATE {log} SET repairing = true WHERE "+leads(s.timeline), s.cfg.Slot, s.epoch)
 	switch {
 	case err != nil:
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
 // logSample is how many of the newest events byLog reads.
@@ -133,6 +134,11 @@ func (x *examination) readers(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	for i := range slots {
+		if s := &slots[i]; s.failover && x.db.pgx != nil {
+			s.standbys = walrelay.Standbys(ctx, x.db.pgx, s.name)
+		}
 	}
 	if events == nil { // only older events may wait, or future ones
 		if someRead(slots) {

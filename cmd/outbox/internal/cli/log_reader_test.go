@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
 func TestLogReader(t *testing.T) {
@@ -192,6 +193,13 @@ func TestLogReaderSlots(t *testing.T) {
 			name: "s", active: true, kept: 20 << 20, safe: safe(9),
 		},
 		"slot s is read, and 0.0 MiB of log behind": {name: "s", active: true, kept: 20 << 20, safe: safe(10)},
+		"the server holds back the events of slot s: synchronized_standby_slots names b": {
+			name: "s", active: true, blocked: "b", behind: 2 << 20,
+		},
+		"slot s cannot follow to b:1: it has no copy": {
+			name: "s", active: true,
+			standbys: []walrelay.Standby{{Host: "a:1"}, {Host: "b:1", Unready: "it has no copy"}},
+		},
 	} {
 		f := s.judge(1 << 20)
 		if !strings.HasPrefix(f.Found, text) || (f.Level == levelOK) != (f.Fix == "" && f.Cause == "") {
@@ -210,6 +218,17 @@ func TestLogReaderSlots(t *testing.T) {
 		helps := strings.Contains(f.Fix, relayGuide) && !strings.Contains(f.Fix, "replay")
 		if helps == (f.Level == levelOK) {
 			t.Errorf("%+v of walrelay is judged %+v", s, f)
+		}
+	}
+}
+
+// A failover slot that is ready names the standbys, and not the servers that cannot take over.
+func TestFailoverSlotIsReady(t *testing.T) {
+	t.Parallel()
+	s := slot{name: "s", active: true, standbys: []walrelay.Standby{{Host: "a:1"}, {Host: "b:1"}}}
+	for _, s.mark = range []*bookmark{nil, {slot: "s", node: "vm-1"}} {
+		if f := s.judge(1); f.Level != levelOK || !strings.HasSuffix(f.Found, ", and ready on a:1 and b:1") {
+			t.Errorf("%+v", f)
 		}
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 )
 
 // slot is a logical replication slot of PostgreSQL, or a missing slot of walrelay.
@@ -24,6 +26,9 @@ type slot struct {
 	confirmed    int64         // its position in the log
 	mark         *bookmark     // nil if the slot is not walrelay's
 	left         *leftover     // nil: the slot is there, or events wait for it
+	failover     bool          // it follows to standbys
+	blocked      string        // slots of synchronized_standby_slots that no standby uses
+	standbys     []walrelay.Standby
 }
 
 // leftover is the bookmark of a slot that is missing, and for which no event waits: somebody has
@@ -50,6 +55,8 @@ type bookmark struct {
 const (
 	slotsGuide = "docs/debezium.md says how to repair it"
 	relayGuide = "docs/walrelay.md"
+	// failoverGuide has the settings of failover slots.
+	failoverGuide = "A failover of PostgreSQL in " + relayGuide
 	// byHand warns of a slot that begins later than the relay has confirmed: it would end the relay
 	// with ErrSlotMoved.
 	byHand = "do not make the slot by hand (" + relayGuide + ")"
@@ -95,6 +102,9 @@ func (s slot) judge(maxBehind int64) finding {
 		f.Cause = "its relay ends with an error, and no event is sent"
 		f.Fix = "find out who did it; if the relay is right to publish, start it once with --repair-slot always " +
 			"(RepairAlways): " + relayGuide
+		if s.failover {
+			f.Fix = "if a standby has taken over, start the relay, which mends this; if not, " + f.Fix
+		}
 	case !s.active:
 		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name, mebibytes(s.kept))
 		f.Cause = "no event that is left to its reader is sent, and the log fills the disk, or is removed at " +
@@ -105,6 +115,12 @@ func (s slot) judge(maxBehind int64) finding {
 			f.Fix = "start its relay, walrelay (`outbox relay --slot " + s.name + "`, or a program of yours): it " +
 				"goes on where it stopped; drop the slot if nobody needs it (" + relayGuide + ")"
 		}
+	case s.blocked != "":
+		f.Found = fmt.Sprintf("the server holds back the events of slot %s: synchronized_standby_slots names %s, and "+
+			"no standby uses that", s.name, s.blocked)
+		f.Cause = "no event that commits is sent"
+		f.Fix = "start the standby; or take the slot out of synchronized_standby_slots, and SELECT pg_reload_conf(): " +
+			failoverGuide
 	case s.safe.Valid && s.safe.Int64 < s.kept/2:
 		f.Level = levelWarning
 		f.Found = fmt.Sprintf("slot %s may be lost when %s more of log are written: the server keeps %s for it", s.name,
@@ -129,13 +145,45 @@ func (s slot) judge(maxBehind int64) finding {
 		f.Cause = "events are late until that is done"
 		f.Fix = "wait; if it does not end, look at what is paused, and at the log of the relay, which names a " +
 			"destination that is stopped: " + relayGuide
+	case s.unready() != "":
+		f.Level = levelWarning
+		f.Found = fmt.Sprintf("slot %s cannot follow to %s", s.name, s.unready())
+		f.Cause = "after a failover its reader finds no slot there"
+		if s.mark != nil {
+			f.Cause = "after a failover to it the relay makes the slot again, and events come twice"
+		}
+		f.Fix = "if the slot or the standby is new, wait two minutes; then compare the settings: " + failoverGuide
 	case s.mark != nil:
-		return fine("log", fmt.Sprintf("slot %s is read by walrelay on %s, and %s of log behind", s.name, s.mark.node,
-			mebibytes(s.behind)))
+		return fine("log", fmt.Sprintf("slot %s is read by walrelay on %s, and %s of log behind%s", s.name, s.mark.node,
+			mebibytes(s.behind), s.follows()))
 	default:
-		return fine("log", fmt.Sprintf("slot %s is read, and %s of log behind", s.name, mebibytes(s.behind)))
+		return fine("log", fmt.Sprintf("slot %s is read, and %s of log behind%s", s.name, mebibytes(s.behind),
+			s.follows()))
 	}
 	return f
+}
+
+// unready names the standbys that are not ready for the slot, and why.
+func (s slot) unready() string {
+	var all []string
+	for _, b := range s.standbys {
+		if b.Unready != "" {
+			all = append(all, b.Host+": "+b.Unready)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// follows says where a failover slot is ready.
+func (s slot) follows() string {
+	if len(s.standbys) == 0 {
+		return ""
+	}
+	var all []string
+	for _, b := range s.standbys {
+		all = append(all, b.Host)
+	}
+	return ", and ready on " + strings.Join(all, " and ")
 }
 
 // leftOver is the finding about a missing slot for which no event waits.
@@ -232,7 +280,12 @@ const logicalSlots = `SELECT slot_name, COALESCE(wal_status, ''), active,
  COALESCE(pg_wal_lsn_diff(now.lsn, confirmed_flush_lsn), 0)::bigint,
  COALESCE(pg_wal_lsn_diff(now.lsn, restart_lsn), 0)::bigint, safe_wal_size,
  COALESCE(pg_wal_lsn_diff(confirmed_flush_lsn, '0/0'), 0)::bigint,
- COALESCE(to_jsonb(s) ->> 'invalidation_reason', '')
+ COALESCE(to_jsonb(s) ->> 'invalidation_reason', ''), COALESCE((to_jsonb(s) ->> 'failover')::boolean, false),
+ CASE WHEN to_jsonb(s) ->> 'failover' = 'true' AND NOT pg_is_in_recovery() THEN (SELECT
+  COALESCE(string_agg(btrim(n), ', '), '') FROM unnest(string_to_array(
+   NULLIF(current_setting('synchronized_standby_slots', true), ''), ',')) n
+  WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots p WHERE p.slot_name = btrim(n) AND p.active))
+ ELSE '' END
 FROM pg_catalog.pg_replication_slots s, (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
  ELSE pg_current_wal_lsn() END AS lsn) now
 WHERE slot_type = 'logical' AND database = current_database() ORDER BY slot_name`
@@ -242,7 +295,8 @@ func (db *database) slots(ctx context.Context, schema, prefix string) (all []slo
 	err = db.each(ctx, logicalSlots, nil, func(rows *sql.Rows) error {
 		all = append(all, slot{})
 		s := &all[len(all)-1]
-		return rows.Scan(&s.name, &s.status, &s.active, &s.behind, &s.kept, &s.safe, &s.confirmed, &s.invalid)
+		return rows.Scan(&s.name, &s.status, &s.active, &s.behind, &s.kept, &s.safe, &s.confirmed, &s.invalid,
+			&s.failover, &s.blocked)
 	})
 	if err != nil {
 		return nil, err

@@ -63,7 +63,8 @@ func preparesInVain(ctx context.Context, q sqlkit.Querier) ([]core.Warning, erro
 }
 
 // interpolate is what to do against prepared statements.
-const interpolate = "let the driver send texts, in each service that writes (go-sql-driver/mysql: interpolateParams=true)"
+const interpolate = "let the driver send texts, in each service that writes (go-sql-driver/mysql: " +
+	"interpolateParams=true)"
 
 // preparesOnShard asks for what a shard of Vitess refuses to prepare, because vtgate prepares a text with
 // NULL in place of each argument.

@@ -2,9 +2,7 @@ package sqlkit
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"strings"
 
@@ -45,17 +43,8 @@ WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
 	}
 }
 
-// migrateName returns the name of one lock for each database. Names of locks have at most 64
-// characters.
-func migrateName(ctx context.Context, q Querier, schema string) (string, error) {
-	if schema == "" {
-		if _, err := FirstRow(ctx, q, "SELECT COALESCE(DATABASE(), '')", nil, &schema); err != nil {
-			return "", err
-		}
-	}
-	sum := sha256.Sum256([]byte(schema))
-	return "ormoutbox_migrate_" + hex.EncodeToString(sum[:])[:40], nil
-}
+// migrateName is the name of one lock for each database. Names of locks have at most 64 characters.
+const migrateName = "CONCAT('ormoutbox_migrate_', LEFT(SHA2(COALESCE(NULLIF(?, ''), DATABASE(), ''), 256), 40))"
 
 func (mysql) migrate(ctx context.Context, db *sql.DB, p Plan) (err error) {
 	conn, err := db.Conn(ctx) // GET_LOCK belongs to a connection
@@ -64,35 +53,26 @@ func (mysql) migrate(ctx context.Context, db *sql.DB, p Plan) (err error) {
 	}
 	defer func() { _ = conn.Close() }()
 	s := onQuerier{On{conn}}
-	name, err := migrateName(ctx, s, p.Schema)
-	if err != nil {
-		return err
-	}
-	var got sql.NullInt64
-	// Vitess takes the function only as the whole SELECT.
-	_, err = FirstRow(ctx, s, "SELECT GET_LOCK(?, 60)", []any{name}, &got)
-	if hasNoLocks(err) {
+	var session string
+	if _, err := FirstRow(ctx, s, onlyVitess, nil, &session); err == nil {
+		// A shard of Vitess has no GET_LOCK, and vtgate may keep the lock of a migration of some
+		// seconds. The steps then run without it, as they do in onTransactor.
 		return p.apply(ctx, s)
+	} else if sqlerr.MySQL(err) != noVariable {
+		return err
 	}
+	got, err := s.ints(ctx, "SELECT COALESCE(GET_LOCK("+migrateName+", 60), 0)", p.Schema)
 	if err != nil {
 		return err
 	}
-	if got.Int64 != 1 {
+	if len(got) == 0 || got[0] != 1 {
 		return errors.New("another process has been migrating these tables for a minute")
 	}
 	defer func() {
-		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "SELECT RELEASE_LOCK(?)", name)
+		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+migrateName+")", p.Schema)
 		err = errors.Join(err, rerr)
 	}()
 	return p.apply(ctx, s)
-}
-
-// hasNoLocks reports whether a server refused GET_LOCK: a shard of Vitess, and a Percona XtraDB
-// Cluster in its strict mode. The steps then run without the lock, as they do in onTransactor.
-func hasNoLocks(err error) bool {
-	const unknown, unsupported = 1105, 1235
-	n := sqlerr.MySQL(err)
-	return n == unknown || n == unsupported
 }
 
 func (mysql) migrateTx(ctx context.Context, t core.Transactor, p Plan) error {

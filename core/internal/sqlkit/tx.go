@@ -78,17 +78,24 @@ func StillOpen(ctx context.Context, tx core.Tx) error {
 	return err
 }
 
+// onlyVitess reads a variable that vtgate of Vitess has for each session. MySQL and MariaDB answer with
+// noVariable. VERSION() does not tell: for a shard it is that of MySQL.
+const (
+	onlyVitess = "SELECT @@session_uuid"
+	noVariable = 1193
+)
+
 // MySQLHasTx asks a server of the MySQL dialect whether it has a transaction. exec runs a statement
 // in the session. Nothing changes in an open transaction.
 //
 // MySQL and MariaDB refuse the first statement within a transaction. Outside one, they set the access
 // mode of the next transaction, and the ROLLBACK of the caller undoes that. Vitess accepts the
-// statement anywhere. It has a variable that the others lack, and a savepoint only in a transaction.
+// statement anywhere, and has a savepoint only in a transaction.
 func MySQLHasTx(exec func(query string) error) (bool, error) {
-	const inProgress, noVariable, noSavepoint = 1568, 1193, 1305
+	const inProgress, noSavepoint = 1568, 1305
 	var err error
 	for _, query := range []string{
-		"SET TRANSACTION READ WRITE", "SELECT @@session_uuid", "SAVEPOINT outbox_ask", "RELEASE SAVEPOINT outbox_ask",
+		"SET TRANSACTION READ WRITE", onlyVitess, "SAVEPOINT outbox_ask", "RELEASE SAVEPOINT outbox_ask",
 	} {
 		if err = exec(query); err != nil {
 			break

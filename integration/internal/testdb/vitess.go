@@ -2,10 +2,11 @@ package testdb
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +23,26 @@ const keyspaces = 16
 // free.
 func Vitess(t *testing.T) DB {
 	t.Helper()
+	var names []string
+	for n := range keyspaces {
+		names = append(names, fmt.Sprintf("k%d", n+1))
+	}
+	at, name := lend(t, names...)
+	return vitess(t, at, name)
+}
+
+// VitessShards lends the two shards of a keyspace of OUTBOX_TEST_VITESS to the test, and empties them.
+// Their driver sends texts, because Vitess cannot prepare every statement for a shard.
+func VitessShards(t *testing.T) []DB {
+	t.Helper()
+	at, name := lend(t, "s")
+	at.InterpolateParams = true
+	return []DB{vitess(t, at, name+":-80"), vitess(t, at, name+":80-")}
+}
+
+// lend takes a keyspace that no test has, also of another process, until the test ends.
+func lend(t *testing.T, names ...string) (*mysql.Config, string) {
+	t.Helper()
 	address := os.Getenv("OUTBOX_TEST_VITESS")
 	if address == "" {
 		t.Fatal("OUTBOX_TEST_VITESS is not set: start Vitess with `eval \"$(scripts/services up vitess)\"`")
@@ -30,52 +51,46 @@ func Vitess(t *testing.T) DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := sql.Open("mysql", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = admin.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	lock, err := admin.Conn(ctx) // the lock of a keyspace belongs to it
-	if err != nil {
-		t.Fatalf("%v (start Vitess with `scripts/services up vitess`)", err)
-	}
-	t.Cleanup(func() { _ = lock.Close() })
-	cfg.DBName = lend(ctx, t, lock)
-	db := DB{Name: "vitess", Dialect: core.MySQL, DSN: cfg.FormatDSN()}
-	empty(ctx, t, db)
-	t.Cleanup(func() { empty(context.WithoutCancel(ctx), t, db) }) // the schema of many tables is slow to read
-	return db
-}
-
-// lend takes the lock of a free keyspace.
-func lend(ctx context.Context, t *testing.T, lock *sql.Conn) string {
-	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		for n := 1; n <= keyspaces; n++ {
-			var got sql.NullInt64
-			name := fmt.Sprintf("k%d", n)
-			if err := lock.QueryRowContext(ctx, "SELECT GET_LOCK(?, 0)", "outbox_test_"+name).Scan(&got); err != nil {
+		for _, name := range names {
+			path := filepath.Join(os.TempDir(), "ormoutbox-"+strings.ReplaceAll(cfg.Addr, ":", "-")+"-"+name+".lock")
+			file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Int64 == 1 {
-				return name
+			// Vitess ends GET_LOCK if there is no statement for a while.
+			if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+				t.Cleanup(func() { _ = file.Close() })
+				return cfg, name
 			}
+			_ = file.Close()
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatal("no keyspace of Vitess became free")
+			t.Fatalf("none of the keyspaces %v of Vitess became free", names)
 		}
 	}
 }
 
-// empty drops the tables and views that an earlier test has left.
-func empty(ctx context.Context, t *testing.T, db DB) {
+func vitess(t *testing.T, at *mysql.Config, name string) DB {
 	t.Helper()
+	cfg := at.Clone()
+	cfg.DBName = name
+	db := DB{Name: "vitess", Dialect: core.MySQL, DSN: cfg.FormatDSN()}
+	empty(t, db)
+	t.Cleanup(func() { empty(t, db) }) // Vitess is slow if there are many tables
+	return db
+}
+
+// empty drops the tables and views that an earlier test has left.
+func empty(t *testing.T, db DB) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
 	pool := db.Open(t)
 	defer pool.Close()
 	rows, err := pool.QueryContext(ctx, "SHOW FULL TABLES")

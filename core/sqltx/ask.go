@@ -7,6 +7,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlkit"
 )
 
 // executor runs a statement of this package in the user's transaction.
@@ -23,10 +24,8 @@ func (exec executor) ask(ctx context.Context, d core.Dialect) bool {
 	case core.Postgres: // an aborted transaction refuses it
 		return exec(ctx, "SELECT 1") == nil
 	case core.MySQL:
-		// refused within a transaction. Outside, it sets the next transaction, and the ROLLBACK
-		// that follows undoes it.
-		const inProgress = 1568
-		return sqlerr.MySQL(exec(ctx, "SET TRANSACTION READ WRITE")) == inProgress
+		open, err := sqlkit.MySQLHasTx(func(query string) error { return exec(ctx, query) })
+		return open && err == nil
 	case core.SQLite: // refused within a transaction; takes no lock
 		err := exec(ctx, "BEGIN")
 		if err == nil {

@@ -48,6 +48,17 @@ func TestBeginHearsTheOutcome(t *testing.T) {
 			_, _ = tx.ExecContext(t.Context(), "UPDATE t")
 			return tx.Commit()
 		}, core.Committed, nil},
+		"ignored error, and Vitess still has the transaction": {func(t *testing.T, d *fakeDriver, tx *sqltx.Tx) error {
+			d.fail["UPDATE t"], d.fail[askVitess] = lost, nil
+			_, _ = tx.ExecContext(t.Context(), "UPDATE t")
+			return tx.Commit()
+		}, core.Committed, nil},
+		"ignored error, and Vitess has rolled back": {func(t *testing.T, d *fakeDriver, tx *sqltx.Tx) error {
+			d.fail["UPDATE t"], d.fail[askVitess] = lost, nil
+			d.fail["RELEASE SAVEPOINT outbox_ask"] = &mysqlError{1305, "SAVEPOINT does not exist"}
+			_, _ = tx.ExecContext(t.Context(), "UPDATE t")
+			return tx.Commit()
+		}, core.RolledBack, core.ErrTxAborted},
 		"ignored error while reading rows": {func(t *testing.T, d *fakeDriver, tx *sqltx.Tx) error {
 			d.rowsFail = lost
 			wantIs(t, readAll(tx.QueryContext(t.Context(), "SELECT n FROM t FOR UPDATE")), lost)

@@ -50,7 +50,10 @@ func (d *fakeDriver) run(query string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.log = append(d.log, query)
-	return d.fail[query]
+	if err, set := d.fail[query]; set || query != askVitess {
+		return err
+	}
+	return &mysqlError{Number: 1193, Message: "unknown system variable"}
 }
 
 func (d *fakeDriver) statements() []string {
@@ -69,8 +72,11 @@ func (d *fakeDriver) open(t *testing.T, c driver.Connector) *sql.DB {
 }
 
 // askMySQL asks MySQL whether it still has the transaction. The error below is the answer if it
-// has.
-const askMySQL = "SET TRANSACTION READ WRITE"
+// has. If it has not, askVitess asks whether it is Vitess, which takes the first text anywhere.
+const (
+	askMySQL  = "SET TRANSACTION READ WRITE"
+	askVitess = "SELECT @@session_uuid"
+)
 
 var inTransaction = &mysqlError{Number: 1568, Message: "a transaction is in progress"}
 

@@ -73,7 +73,7 @@ func TestTransactor(t *testing.T) {
 				return nil
 			},
 			core.ErrTxAborted,
-			[]string{"BEGIN", "UPDATE deadlock", askMySQL, "ROLLBACK"},
+			[]string{"BEGIN", "UPDATE deadlock", askMySQL, askVitess, "ROLLBACK"},
 			core.RolledBack,
 		},
 		"sends nothing more after that": {
@@ -94,7 +94,7 @@ func TestTransactor(t *testing.T) {
 				return nil
 			},
 			core.ErrTxAborted,
-			[]string{"BEGIN", "UPDATE deadlock", askMySQL, "ROLLBACK"},
+			[]string{"BEGIN", "UPDATE deadlock", askMySQL, askVitess, "ROLLBACK"},
 			core.RolledBack,
 		},
 		"a statement that may do anything is guarded": {

@@ -54,7 +54,7 @@ func TestPartitionedRepositorySuite(t *testing.T) {
 					from := first.Add(time.Duration(2*n) * moment)
 					attachPartition(t, pool, cfg.Prefix, fmt.Sprintf("moments.%s%d", cfg.Prefix, n), from, moment)
 				}
-				return sqlBackend(t, pool, cfg)
+				return fixture.SuiteBackend(t, pool, cfg)
 			},
 			AbortsOnError: true,
 		})

@@ -37,7 +37,7 @@ func TestRepositorySuitePostgresModes(t *testing.T) {
 			var cases atomic.Int64
 			suite.TestRepository(t, suite.RepositoryHarness{
 				New: func(t *testing.T) suite.Backend {
-					return sqlBackend(t, pool, sqloutbox.Config{
+					return fixture.SuiteBackend(t, pool, sqloutbox.Config{
 						Dialect: core.Postgres,
 						Prefix:  fmt.Sprintf("c%d_", cases.Add(1)),
 					})
@@ -71,7 +71,7 @@ func TestRepositorySuiteConnector(t *testing.T) {
 			var cases atomic.Int64
 			suite.TestRepository(t, suite.RepositoryHarness{
 				New: func(t *testing.T) suite.Backend {
-					return sqlBackend(t, pool, sqloutbox.Config{
+					return fixture.SuiteBackend(t, pool, sqloutbox.Config{
 						Dialect: core.Postgres,
 						Prefix:  fmt.Sprintf("c%d_", cases.Add(1)),
 					})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/internal/sqlerr"
 )
 
 // mysql is MariaDB or MySQL; see Flavor.
@@ -52,6 +53,14 @@ func (mysql) migrate(ctx context.Context, db *sql.DB, p Plan) (err error) {
 	}
 	defer func() { _ = conn.Close() }()
 	s := onQuerier{On{conn}}
+	var session string
+	if _, err := FirstRow(ctx, s, onlyVitess, nil, &session); err == nil {
+		// A shard of Vitess has no GET_LOCK, and vtgate may keep the lock of a migration of some
+		// seconds. The steps then run without it, as they do in onTransactor.
+		return p.apply(ctx, s)
+	} else if sqlerr.MySQL(err) != noVariable {
+		return err
+	}
 	got, err := s.ints(ctx, "SELECT COALESCE(GET_LOCK("+migrateName+", 60), 0)", p.Schema)
 	if err != nil {
 		return err

@@ -68,14 +68,44 @@ func StillOpen(ctx context.Context, tx core.Tx) error {
 	if tx.Tracked() {
 		return nil // the tracker has refused the statement already
 	}
-	// MySQL refuses the statement within a transaction. Outside one, the statement sets the access
-	// mode of the next transaction, and the ROLLBACK of the caller undoes that.
-	const inProgress = 1568
-	switch _, err := tx.Exec(ctx, "SET TRANSACTION READ WRITE"); {
-	case err == nil:
-		return ErrEnded
-	case sqlerr.MySQL(err) != inProgress:
+	open, err := MySQLHasTx(func(query string) error {
+		_, err := tx.Exec(ctx, query)
 		return err
+	})
+	if err == nil && !open {
+		return ErrEnded
 	}
-	return nil
+	return err
+}
+
+// onlyVitess reads a variable that vtgate of Vitess has for each session. MySQL and MariaDB answer with
+// noVariable. VERSION() does not tell: for a shard it is that of MySQL.
+const (
+	onlyVitess = "SELECT @@session_uuid"
+	noVariable = 1193
+)
+
+// MySQLHasTx asks a server of the MySQL dialect whether it has a transaction. exec runs a statement
+// in the session. Nothing changes in an open transaction.
+//
+// MySQL and MariaDB refuse the first statement within a transaction. Outside one, they set the access
+// mode of the next transaction, and the ROLLBACK of the caller undoes that. Vitess accepts the
+// statement anywhere, and has a savepoint only in a transaction.
+func MySQLHasTx(exec func(query string) error) (bool, error) {
+	const inProgress, noSavepoint = 1568, 1305
+	var err error
+	for _, query := range []string{
+		"SET TRANSACTION READ WRITE", onlyVitess, "SAVEPOINT outbox_ask", "RELEASE SAVEPOINT outbox_ask",
+	} {
+		if err = exec(query); err != nil {
+			break
+		}
+	}
+	switch sqlerr.MySQL(err) {
+	case inProgress:
+		return true, nil
+	case noVariable, noSavepoint:
+		return false, nil
+	}
+	return err == nil, err
 }

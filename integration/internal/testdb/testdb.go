@@ -28,7 +28,7 @@ import (
 
 // DB is an empty database that is dropped when its test ends.
 type DB struct {
-	Name    string // postgres, postgres18, pgbouncer, mariadb, mysql, sqlite
+	Name    string // postgres, postgres18, pgbouncer, mariadb, mysql, vitess, sqlite
 	Dialect core.Dialect
 	DSN     string // pgx URL, go-sql-driver DSN, modernc DSN
 
@@ -133,7 +133,7 @@ func MariaDBAndMySQL(t *testing.T, fn func(t *testing.T, db DB)) {
 
 var openers = map[string]func(*testing.T) DB{
 	"postgres": Postgres, "postgres18": Postgres18, "pgbouncer": PgBouncer, "mariadb": MariaDB, "mysql": MySQL,
-	"sqlite": SQLite,
+	"vitess": Vitess, "sqlite": SQLite,
 }
 
 // among returns the names, or those of OUTBOX_TEST_DATABASES.
@@ -150,8 +150,8 @@ func each(t *testing.T, names []string, fn func(t *testing.T, db DB)) {
 		open := openers[name]
 		if open == nil {
 			t.Fatalf(
-				"OUTBOX_TEST_DATABASES names %q: the databases are postgres, postgres18, pgbouncer, mariadb, mysql "+
-					"and sqlite",
+				"OUTBOX_TEST_DATABASES names %q: the databases are postgres, postgres18, pgbouncer, mariadb, mysql, "+
+					"vitess and sqlite",
 				name,
 			)
 		}

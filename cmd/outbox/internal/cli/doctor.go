@@ -95,7 +95,7 @@ func (a *app) doctorCommand() *cobra.Command {
   tables        missing, different or invalid tables, columns and indexes
   durability    settings that lose commits in a crash
   isolation     a default isolation under which producers fail
-  silence       policies that hide rows (PostgreSQL); prepared statements on a Galera node
+  silence       policies that hide rows (PostgreSQL); statements prepared on Galera or a shard of Vitess
   clock         database and machine have different clocks
   transactions  long transactions; standbys and slots that keep old rows
   vacuum        autovacuum is off or too slow (PostgreSQL)

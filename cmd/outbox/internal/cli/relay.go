@@ -110,9 +110,10 @@ event of the log that the table still has.
   ]}
 
 ${NAME} is a variable of the environment. An outbox has a name, database_url, to, schema, prefix, and
-the flags below with _ in place of -. Flags on the command line are its defaults. If one
-relay fails, the process ends. --check connects to nothing: it prints every mistake (exit code 2), or
-the outboxes and their connections to each server.`,
+the flags below with _ in place of -. With "each": ["-80", "80-"] it is one outbox for each text, which
+takes the place of {each} in the other settings, such as "name": "shop{each}". Flags on the command
+line are its defaults. If one relay fails, the process ends. --check connects to nothing: it prints
+every mistake (exit code 2), or the outboxes and their connections to each server.`,
 		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
   outbox relay --to kafka://kafka1:9092 --slot outbox --create-slot --listen :8080
   outbox relay --config /etc/outbox/relay.json --check`,

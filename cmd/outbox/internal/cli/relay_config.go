@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // pair is a setting of a configuration, with its value.
@@ -47,6 +48,32 @@ func (o *object) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// each returns one object for each text of the setting each: the text takes the place of {each} in the
+// other settings. Without that setting it returns the object itself.
+func (o object) each() (all []object, err error) {
+	at := slices.IndexFunc(o, func(s pair) bool { return s.name == "each" })
+	if at < 0 {
+		return []object{o}, nil
+	}
+	var texts []string
+	if err := json.Unmarshal(o[at].text, &texts); err != nil || len(texts) == 0 {
+		return nil, errors.New(`each is no list of texts, such as ["-80", "80-"]`)
+	}
+	for _, text := range texts {
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			return nil, err
+		}
+		var one object
+		for _, s := range slices.Delete(slices.Clone(o), at, at+1) {
+			s.text = bytes.ReplaceAll(s.text, []byte("{each}"), quoted[1:len(quoted)-1])
+			one = append(one, s)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
 // outboxesOf reads the outboxes of a configuration.
 func outboxesOf(text []byte) (list []object, wrong []error) {
 	refuse := func(format string, args ...any) {
@@ -84,7 +111,11 @@ func outboxesOf(text []byte) (list []object, wrong []error) {
 				if err := json.Unmarshal(part, &o); err != nil {
 					refuse("outbox %d: %w", i+1, err)
 				}
-				list = append(list, o)
+				each, err := o.each()
+				if err != nil {
+					refuse("outbox %d: %w", i+1, err)
+				}
+				list = append(list, each...)
 			}
 		}
 	}

@@ -51,11 +51,33 @@ func TestRelayConfigurationMistakes(t *testing.T) {
 		`{"outboxes": [`:                           "unexpected",
 		`{"outboxes": {}}`:                         "outboxes is no list",
 		`{"outboxes": [], "outboxes": []}`:         "it has outboxes twice",
+		`{"outboxes": [{"each": []}]}`:             "outbox 1: each is no list of texts",
+		`{"outboxes": [{"each": "a"}]}`:            "outbox 1: each is no list of texts",
 	} {
 		w.require(w.run("relay", "--config", text), ExitUsage, want)
 	}
 	r = w.run("relay", "--to", "http://r", "-d", "oracle://x", "--workers", "0", "--keep", "0")
 	w.require(r, ExitUsage, "--to names no broker", "kind of database", "--workers 0", "--keep 0s")
+}
+
+// An outbox with the setting each is one outbox for each of its texts.
+func TestRelayConfigurationEach(t *testing.T) {
+	t.Parallel()
+	w := &world{T: t, env: map[string]string{"HOST": "h"}}
+	const each = `{"outboxes": [{"name": "NAME", "each": ["-80", "80-"], "database_url": "mysql://${HOST}/s:SHARD", ` +
+		`"to": "redis://r"}, {"name": "{each}", "each": ["a\"b"], "database_url": "mysql://h/x", "to": "redis://r"}]}`
+	run := func(name, shard string) result {
+		return w.run("relay", "--check", "--config", strings.NewReplacer("NAME", name, "SHARD", shard).Replace(each))
+	}
+	w.require(run("shop{each}", "{each}"), ExitUsage, `outbox 3: name "a\"b" is missing`)
+	w.require(run("shop", "{each}"), ExitUsage, `outbox 2: two outboxes have the name "shop"`)
+	w.require(run("shop{each}", "-80"), ExitUsage, "outboxes shop-80 and shop80- have the same tables")
+	var checked checkedRelays
+	text, _, _ := strings.Cut(strings.NewReplacer("NAME", "shop{each}", "SHARD", "{each}").Replace(each), ", {")
+	equal(t, w.json(&checked, "relay", "--config", text+"]}", "--check"), ExitOK, "exit code")
+	if len(checked.Outboxes) != 2 || checked.Outboxes[0].Database == checked.Outboxes[1].Database {
+		t.Errorf("%+v", checked)
+	}
 }
 
 // --check reads everything and connects nowhere. It prints what it has read, without passwords, and

@@ -1,0 +1,89 @@
+//go:build clusters
+
+package clusters_test
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+)
+
+// Producers and relays on a keyspace of one shard keep every promise while Vitess is killed and comes
+// back, twice.
+func TestVitessIsKilled(t *testing.T) {
+	for name, write := range map[string]way{"sql": withSQL, "gorm": withGORM} {
+		t.Run(name, func(t *testing.T) {
+			server := fixture.StartPrivateSet(t, "mysql", "vitess")[1]
+			p := program{
+				Dialect: core.MySQL, Open: func(address string) (*sql.DB, error) { return sql.Open("mysql", address) },
+				Write: write, Producers: []string{server.Address, server.Address},
+				Relays: []string{server.Address, server.Address}, Hot: name == "gorm", Parts: 2,
+			}
+			p.createTables(t, server.Address)
+			l := start(t, p)
+			for range 2 {
+				for i := range p.Producers {
+					l.AwaitCommits(i, 300)
+				}
+				server.Kill(t)
+				server.Up(t)
+			}
+			for i := range p.Producers {
+				l.AwaitCommits(i, 300)
+				l.AwaitPublished(i, 10)
+			}
+			l.Finish(server.Address).Check(t)
+		})
+	}
+}
+
+// Run warns of a shard to which the driver sends prepared statements: no relay can read there. It does
+// not warn of texts, nor of a keyspace of one shard.
+func TestVitessShardWarnings(t *testing.T) {
+	shards := testdb.VitessShards(t)
+	for _, c := range []struct {
+		db    testdb.DB
+		texts bool
+		warns bool
+	}{
+		{db: shards[0], warns: true},
+		{db: shards[1], texts: true},
+		{db: testdb.Vitess(t)},
+	} {
+		if !c.texts {
+			c.db.DSN = strings.Replace(c.db.DSN, "interpolateParams=true", "interpolateParams=false", 1)
+		}
+		repo := fixture.NewRepository(t, c.db.Open(t), sqloutbox.Config{})
+		got, err := repo.Warnings(t.Context())
+		fixture.NoError(t, err)
+		warned := len(got) == 1 && strings.Contains(got[0].Found, "a shard of Vitess")
+		fixture.Check(t, warned == c.warns && (c.warns || got == nil), "%s: %+v", c.db.DSN, got)
+		_, _, err = repo.ClaimHeads(t.Context(), core.ClaimRequest{
+			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 1, MaxBytes: 1, Run: 1, Keys: 1,
+		}, core.KeyID{})
+		fixture.Check(t, (err != nil) == c.warns, "%s: ClaimHeads: %v", c.db.DSN, err)
+	}
+}
+
+// Several processes may migrate a keyspace, or a shard, at once.
+func TestVitessMigrationsAtOnce(t *testing.T) {
+	for _, db := range append(testdb.VitessShards(t), testdb.Vitess(t)) {
+		errs := make(chan error)
+		for range 4 {
+			pool := db.Open(t)
+			repo, err := sqloutbox.New(pool, sqloutbox.Config{})
+			fixture.NoError(t, err)
+			go func() { errs <- errors.Join(repo.Migrate(t.Context()), repo.Check(t.Context())) }()
+		}
+		for range 4 {
+			fixture.NoError(t, <-errs)
+		}
+	}
+}

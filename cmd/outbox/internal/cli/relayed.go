@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,11 +25,16 @@ import (
 	"github.com/ormoutbox/ormoutbox/promoutbox"
 )
 
-// relayed is one outbox that the process relays.
-type relayed struct {
+// relaySettings are the settings of one outbox. Two that are equal mean the same.
+type relaySettings struct {
 	relayFlags
 	name                        string // empty: it is the only one
 	databaseURL, schema, prefix string
+}
+
+// relayed is one outbox that the process relays.
+type relayed struct {
+	relaySettings
 
 	db      *database
 	dest    *broker
@@ -46,7 +52,9 @@ func (a *app) relayed(p relayProcess, f relayFlags) (all []*relayed, wrong []err
 	case p.config == "" && f.to == "":
 		return nil, []error{usage("--to is missing: the broker\n%s", brokerHelp)}
 	case p.config == "":
-		o := &relayed{relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix}
+		o := &relayed{relaySettings: relaySettings{
+			relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix,
+		}}
 		for _, err := range f.check() {
 			wrong = append(wrong, usage("%w", err))
 		}
@@ -56,7 +64,7 @@ func (a *app) relayed(p relayProcess, f relayFlags) (all []*relayed, wrong []err
 			"--schema and --prefix out")}
 	}
 	text := []byte(p.config)
-	if !strings.HasPrefix(strings.TrimSpace(p.config), "{") {
+	if p.hasFile() {
 		var err error
 		if text, err = os.ReadFile(p.config); err != nil {
 			return nil, []error{usage("--config: %w", err)}
@@ -209,7 +217,7 @@ func allOf(wrong []error) error {
 }
 
 // wrap adds the name of the outbox to an error.
-func (o *relayed) wrap(err error) error {
+func (o *relaySettings) wrap(err error) error {
 	if err == nil || o.name == "" {
 		return err
 	}
@@ -252,6 +260,7 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	}
 	o.db.SetMaxOpenConns(o.connections)
 	o.db.SetMaxIdleConns(o.connections)
+	o.db.SetConnMaxIdleTime(connectionIdle)
 	o.metrics = promoutbox.New(promoutbox.Config{})
 	cfg := core.Config{
 		Relay: relay.Config{
@@ -276,8 +285,11 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	return wrong
 }
 
-// observe registers the metrics of the outbox, which is open.
-func (o *relayed) observe(registry prometheus.Registerer) error {
+// connectionIdle is how long a connection stays open that a relay does not need at rest.
+const connectionIdle = 30 * time.Second
+
+// observe registers the metrics of the outbox, which is open, until forget is called.
+func (o *relayed) observe(registry prometheus.Registerer) (forget func(), err error) {
 	if o.name != "" {
 		registry = prometheus.WrapRegistererWith(prometheus.Labels{"outbox": o.name}, registry)
 	}
@@ -285,7 +297,10 @@ func (o *relayed) observe(registry prometheus.Registerer) error {
 		o.metrics.WatchLog(o.log.LogBacklog)
 	}
 	o.metrics.Watch(o.outbox)
-	return registry.Register(o.metrics)
+	if err := registry.Register(o.metrics); err != nil {
+		return nil, o.wrap(err)
+	}
+	return func() { registry.Unregister(o.metrics) }, nil
 }
 
 // openTable makes the outbox that polls the table. Without a connection to the server (absent), the
@@ -321,13 +336,14 @@ func (o *relayed) begins() {
 	o.logger.Info("relaying", args...)
 }
 
-// run relays until ctx ends.
-func (o *relayed) run(ctx context.Context) error {
+// run relays until ctx ends. It calls ended before it looks for the cause of an error.
+func (o *relayed) run(ctx context.Context, ended func()) error {
 	run := o.outbox.Run
 	if o.log != nil {
 		run = o.log.Run
 	}
 	err := run(ctx)
+	ended()
 	switch {
 	case errors.Is(err, core.ErrNoTables):
 		return o.wrap(o.db.withTables(context.WithoutCancel(ctx), kinds[0], o.schema, o.prefix, err))

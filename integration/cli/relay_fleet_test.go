@@ -1,0 +1,208 @@
+package cli_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
+	"github.com/ormoutbox/ormoutbox/integration/internal/wireproxy"
+)
+
+// fleetOutbox is one of many outboxes that a process relays.
+type fleetOutbox struct {
+	t       *testing.T
+	name    string
+	db      testdb.DB
+	in      inbound
+	to      string
+	topic   string
+	want    []string
+	workers int
+}
+
+func newFleetOutbox(t *testing.T, name string, db testdb.DB) *fleetOutbox {
+	t.Helper()
+	o := &fleetOutbox{t: t, name: name, db: db, workers: 4}
+	o.to, o.topic = brokers["redis"](t, &o.in)
+	return o
+}
+
+func (o *fleetOutbox) migrate() *fleetOutbox {
+	o.t.Helper()
+	if out, errs, code := outbox(o.t, o.db, "migrate", "up"); code != 0 {
+		o.t.Fatal(out, errs)
+	}
+	return o
+}
+
+// relays requires that a new event arrives, once and after all before it.
+func (o *fleetOutbox) relays() {
+	o.t.Helper()
+	o.want = append(o.want, serviceOf(o.t, o.db)(o.topic, 1)...)
+	fixture.Await(o.t, "the event of "+o.name+" arrives", func() bool { return slices.Equal(o.in.all(), o.want) })
+}
+
+// nodes are the relays that are alive by their heartbeats.
+func (o *fleetOutbox) nodes() []string {
+	o.t.Helper()
+	return fixture.Query(o.t, o.db.Open(o.t), "SELECT node FROM outbox_relay ORDER BY node",
+		func(rows *sql.Rows) (node string, err error) { return node, rows.Scan(&node) })
+}
+
+// fleetFile is the file of --config.
+type fleetFile struct {
+	t    *testing.T
+	path string
+}
+
+func newFleetFile(t *testing.T) fleetFile {
+	return fleetFile{t: t, path: filepath.Join(t.TempDir(), "relay.json")}
+}
+
+func (f fleetFile) write(outboxes ...*fleetOutbox) {
+	f.t.Helper()
+	var list []map[string]any
+	for _, o := range outboxes {
+		list = append(list, map[string]any{
+			"name": o.name, "database_url": address(f.t, o.db), "to": o.to, "workers": o.workers,
+		})
+	}
+	text, err := json.Marshal(map[string]any{"outboxes": list})
+	fixture.NoError(f.t, err)
+	fixture.NoError(f.t, os.WriteFile(f.path, text, 0o600))
+}
+
+// reload sends SIGHUP, and awaits a line of the log.
+func (p *relayProcess) reload(line string) {
+	p.t.Helper()
+	before := strings.Count(p.log.String(), line)
+	fixture.NoError(p.t, p.cmd.Process.Signal(syscall.SIGHUP))
+	p.await(line, before+1)
+}
+
+func (p *relayProcess) await(line string, times int) {
+	p.t.Helper()
+	fixture.Await(p.t, "the log has "+line, func() bool { return strings.Count(p.log.String(), line) >= times })
+}
+
+// SIGHUP adds, removes and changes outboxes of a running relay. The others do not notice, and a file
+// with a mistake changes nothing.
+func TestRelayReloads(t *testing.T) {
+	t.Parallel()
+	stays := newFleetOutbox(t, "stays", testdb.Postgres(t)).migrate()
+	goes := newFleetOutbox(t, "goes", testdb.SQLite(t)).migrate()
+	changes := newFleetOutbox(t, "changes", testdb.SQLite(t)).migrate()
+	comes := newFleetOutbox(t, "comes", testdb.Postgres(t)).migrate()
+	file := newFleetFile(t)
+	file.write(stays, goes, changes)
+	relay := startRelayWith(t, "OUTBOX_CONFIG="+file.path)
+	fixture.Await(t, "the relays are ready", relay.ready)
+	for _, o := range []*fleetOutbox{stays, goes, changes} {
+		o.relays()
+	}
+	before := stays.nodes()
+	fixture.Must(t, len(before) == 1, "the relays %v, want one", before)
+
+	changes.workers = 5
+	file.write(stays, changes, comes)
+	relay.reload("the file was read again")
+	for _, o := range []*fleetOutbox{comes, changes, stays} {
+		o.relays()
+	}
+	fixture.Await(t, "the relays are ready", relay.ready)
+	fixture.Await(t, "the relay that was removed has ended in order", func() bool { return len(goes.nodes()) == 0 })
+	fixture.Check(t, slices.Equal(stays.nodes(), before), "the relay that stays was %v and is %v", before, stays.nodes())
+	line := lastLine(relay, "the file was read again")
+	for _, want := range []string{"added=[comes]", "changed=[changes]", "removed=[goes]", "outboxes=3"} {
+		fixture.Check(t, strings.Contains(line, want), "%s: want %s", line, want)
+	}
+	metrics := relay.get("/metrics")
+	for name, want := range map[string]bool{"stays": true, "comes": true, "changes": true, "goes": false} {
+		fixture.Check(t, strings.Contains(metrics, `outbox="`+name+`"`) == want, "/metrics has %s: %t", name, !want)
+	}
+
+	for text, want := range map[string]string{
+		`{"outboxes": []}`:                          "it has no outboxes",
+		`{"outboxes": [{"name": "stays"}]`:          "unexpected EOF",
+		`{"outboxes": [{"name": "stays", "x": 1}]}`: "database_url is missing",
+	} {
+		fixture.NoError(t, os.WriteFile(file.path, []byte(text), 0o600))
+		relay.reload("the file is refused")
+		line := lastLine(relay, "the file is refused")
+		fixture.Check(t, strings.Contains(line, want), "%s: want %s", line, want)
+	}
+	fixture.Check(t, relay.ready(), "a refused file has changed the relays: %s", relay.get("/readyz"))
+	for _, o := range []*fleetOutbox{stays, changes, comes} {
+		o.relays()
+	}
+	fixture.Check(t, slices.Equal(stays.nodes(), before), "the relay that stays was %v and is %v", before, stays.nodes())
+	relay.terminate()
+	for _, o := range []*fleetOutbox{stays, changes, comes} {
+		fixture.Check(t, len(o.nodes()) == 0, "%s: the relays %v are left", o.name, o.nodes())
+	}
+}
+
+// lastLine returns the last line of the log with a text.
+func lastLine(p *relayProcess, text string) (last string) {
+	for line := range strings.Lines(p.log.String()) {
+		if strings.Contains(line, text) {
+			last = line
+		}
+	}
+	return last
+}
+
+// Databases that are broken when the process starts, or later, do not stop the relays of the others.
+// Their own relays begin when they can.
+func TestBrokenDatabaseStopsNoOther(t *testing.T) {
+	t.Parallel()
+	well := newFleetOutbox(t, "well", testdb.SQLite(t)).migrate()
+	empty := newFleetOutbox(t, "empty", testdb.Postgres(t)) // without tables
+	lost := newFleetOutbox(t, "lost", testdb.SQLite(t))     // without its file
+	db := testdb.Postgres(t)
+	away := newFleetOutbox(t, "away", db).migrate()
+	proxy, err := wireproxy.New(fixture.ServerOf(t, db))
+	fixture.NoError(t, err)
+	t.Cleanup(proxy.Close)
+	proxy.Away(true)
+	away.db = fixture.Through(t, db, proxy, time.Minute)
+	file := newFleetFile(t)
+	file.write(empty, lost, away, well)
+	away.db = db // of its service
+	relay := startRelayWith(t, "OUTBOX_CONFIG="+file.path)
+	well.relays()
+	for _, name := range []string{"empty", "lost"} {
+		relay.await(fmt.Sprintf("it is started again\" outbox=%s ", name), 2)
+	}
+	fixture.Check(t, strings.Contains(relay.log.String(), "outbox migrate up"), "the log names no remedy:\n%s", relay.log)
+	ready, live := relay.get("/readyz"), relay.get("/healthz")
+	for _, name := range []string{"empty", "lost", "away"} {
+		fixture.Check(t, strings.Contains(ready, "outbox "+name+": "), "/readyz: %s", ready)
+	}
+	fixture.Check(t, !strings.Contains(ready, "outbox well"), "/readyz: %s", ready)
+	fixture.Check(t, strings.Contains(live, `"status":"ok"`), "/healthz: %s", live)
+
+	proxy.Away(false)
+	empty.migrate().relays()
+	lost.migrate().relays()
+	away.relays()
+	fixture.Await(t, "all relays are ready", relay.ready)
+
+	proxy.Away(true)
+	fixture.Await(t, "the probe sees it", func() bool { return !relay.ready() })
+	for _, o := range []*fleetOutbox{well, empty, lost} {
+		o.relays()
+	}
+	proxy.Away(false)
+	away.relays()
+	relay.terminate()
+}

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/integration/internal/wireproxy"
@@ -22,11 +26,13 @@ type fleetOutbox struct {
 	t       *testing.T
 	name    string
 	db      testdb.DB
+	tables  sqloutbox.Config
 	in      inbound
 	to      string
 	topic   string
 	want    []string
 	workers int
+	poll    string // --poll-interval; empty: the default
 }
 
 func newFleetOutbox(t *testing.T, name string, db testdb.DB) *fleetOutbox {
@@ -47,8 +53,27 @@ func (o *fleetOutbox) migrate() *fleetOutbox {
 // relays requires that a new event arrives, once and after all before it.
 func (o *fleetOutbox) relays() {
 	o.t.Helper()
-	o.want = append(o.want, serviceOf(o.t, o.db)(o.topic, 1)...)
+	o.want = append(o.want, o.publish()...)
 	fixture.Await(o.t, "the event of "+o.name+" arrives", func() bool { return slices.Equal(o.in.all(), o.want) })
+}
+
+// publish publishes an event, in a process without a relay.
+func (o *fleetOutbox) publish() []string {
+	o.t.Helper()
+	pool := fixture.TrackedPool(o.t, o.db)
+	tables := o.tables
+	tables.Dialect = o.db.Dialect
+	repo, err := sqloutbox.New(pool, tables)
+	fixture.NoError(o.t, err)
+	ob, err := core.New(core.Config{Repository: repo})
+	fixture.NoError(o.t, err)
+	var ids []string
+	fixture.NoError(o.t, sqltx.NewTransactor(pool, o.db.Dialect).RunInTx(o.t.Context(),
+		func(ctx context.Context, tx core.Tx) (err error) {
+			ids, err = ob.Publish(ctx, tx, core.Event{Type: "order.placed", Topic: o.topic, Payload: []byte("{}")})
+			return err
+		}))
+	return ids
 }
 
 // nodes are the relays that are alive by their heartbeats.
@@ -72,9 +97,15 @@ func (f fleetFile) write(outboxes ...*fleetOutbox) {
 	f.t.Helper()
 	var list []map[string]any
 	for _, o := range outboxes {
-		list = append(list, map[string]any{
-			"name": o.name, "database_url": address(f.t, o.db), "to": o.to, "workers": o.workers,
-		})
+		one := map[string]any{"name": o.name, "database_url": address(f.t, o.db), "to": o.to, "workers": o.workers}
+		for name, value := range map[string]string{
+			"schema": o.tables.Schema, "prefix": o.tables.Prefix, "poll_interval": o.poll,
+		} {
+			if value != "" {
+				one[name] = value
+			}
+		}
+		list = append(list, one)
 	}
 	text, err := json.Marshal(map[string]any{"outboxes": list})
 	fixture.NoError(f.t, err)
@@ -205,4 +236,63 @@ func TestBrokenDatabaseStopsNoOther(t *testing.T) {
 	proxy.Away(false)
 	away.relays()
 	relay.terminate()
+}
+
+// Outboxes in one database share its connections, of which one listens for the commits of all. They
+// poll too seldom to find an event without it.
+func TestOutboxesOfOneDatabase(t *testing.T) {
+	t.Parallel()
+	db := testdb.Postgres(t)
+	proxy, err := wireproxy.New(fixture.ServerOf(t, db))
+	fixture.NoError(t, err)
+	t.Cleanup(proxy.Close)
+	through := fixture.Through(t, db, proxy, time.Minute)
+	pool := db.Open(t)
+	var all []*fleetOutbox
+	const outboxes = 12
+	for i := range outboxes {
+		o := newFleetOutbox(t, fmt.Sprint("o", i), db)
+		o.poll, o.tables = "1h", sqloutbox.Config{Dialect: db.Dialect, Prefix: fmt.Sprintf("o%d_", i)}
+		if i%2 == 0 {
+			o.tables.Schema, o.tables.Prefix = fmt.Sprint("s", i), ""
+			fixture.MustExec(t, pool, "CREATE SCHEMA "+o.tables.Schema)
+		}
+		fixture.NewRepository(t, pool, o.tables)
+		all = append(all, o)
+	}
+	file := newFleetFile(t)
+	write := func(outboxes []*fleetOutbox) {
+		for _, o := range outboxes {
+			o.db = through
+		}
+		file.write(outboxes...)
+		for _, o := range outboxes { // of its service
+			o.db = db
+		}
+	}
+	relay := func(outboxes []*fleetOutbox) {
+		t.Helper()
+		for _, o := range outboxes {
+			o.relays()
+		}
+		const most = 8 + 1 // --connections, and one that listens
+		n := proxy.Connections()
+		fixture.Check(t, n <= most, "%d outboxes have %d connections, want at most %d", len(outboxes), n, most)
+	}
+	write(all[:outboxes-2])
+	process := startRelayWith(t, "OUTBOX_CONFIG="+file.path)
+	fixture.Await(t, "the relays are ready", process.ready)
+	relay(all[:outboxes-2])
+
+	write(all[1:]) // the first one goes, and two come
+	process.reload("the file was read again")
+	relay(all[1:])
+
+	proxy.Away(true)
+	fixture.Await(t, "the relays notice", func() bool { return !process.ready() })
+	proxy.Away(false)
+	fixture.Await(t, "the relays are ready", process.ready)
+	relay(all[1:])
+	process.terminate()
+	fixture.Await(t, "no connection is left", func() bool { return proxy.Connections() == 0 })
 }

@@ -190,7 +190,7 @@ func (a *app) relaySettings(ctx context.Context, p relayProcess, f relayFlags) (
 	for _, o := range found {
 		all = append(all, o.relaySettings) // open changes what is wrong
 		defer func() { err = errors.Join(err, o.close(ctx)) }()
-		wrong = append(wrong, o.open(ctx, a, slog.New(slog.DiscardHandler), true)...)
+		wrong = append(wrong, o.open(ctx, a, slog.New(slog.DiscardHandler), nil)...)
 	}
 	wrong = append(wrong, differ(found)...)
 	if err := allOf(wrong); err != nil {

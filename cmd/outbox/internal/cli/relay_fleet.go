@@ -35,8 +35,10 @@ type fleet struct {
 	flags    relayFlags
 	logger   *slog.Logger
 	registry *prometheus.Registry
-	running  sync.WaitGroup // of the members, also of those that were removed
-	broken   chan struct{}  // closed: the only outbox has ended
+
+	databases databases
+	running   sync.WaitGroup // of the members, also of those that were removed
+	broken    chan struct{}  // closed: the only outbox has ended
 
 	mu      sync.Mutex
 	members []*member // in their order in the file
@@ -64,7 +66,10 @@ func newFleet(a *app, p relayProcess, f relayFlags, logger *slog.Logger) *fleet 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &fleet{app: a, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{})}
+	return &fleet{
+		app: a, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{}),
+		databases: databases{open: map[poolOf]*sharedDatabase{}},
+	}
 }
 
 // run relays until ctx ends, or the only outbox does without a configuration.
@@ -212,7 +217,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (m *member) once(ctx context.Context) (err error) {
 	o := &relayed{relaySettings: m.relaySettings}
 	defer func() { err = errors.Join(err, o.close(ctx)) }()
-	if err := allOf(o.open(ctx, m.fleet.app, m.fleet.logger, false)); err != nil {
+	if err := allOf(o.open(ctx, m.fleet.app, m.fleet.logger, &m.fleet.databases)); err != nil {
 		return err
 	}
 	forget, err := o.observe(m.fleet.registry)

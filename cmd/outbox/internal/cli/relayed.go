@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +19,6 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 	"github.com/ormoutbox/ormoutbox/promoutbox"
 )
@@ -37,6 +35,8 @@ type relayed struct {
 	relaySettings
 
 	db      *database
+	wakes   *sharedListener // of db, on PostgreSQL
+	give    func() error    // gives db back
 	dest    *broker
 	outbox  *core.Outbox
 	metrics *promoutbox.Metrics
@@ -225,8 +225,9 @@ func (o *relaySettings) wrap(err error) error {
 }
 
 // open opens the database, the broker and the outbox, and returns all problems. Nothing has to
-// answer yet. The file of SQLite may be absent if the settings are only checked.
-func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent bool) (wrong []error) {
+// answer yet. Without databases to share, the settings are only checked: the file of SQLite may be
+// absent.
+func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, shared *databases) (wrong []error) {
 	add := func(err error) {
 		if err != nil {
 			wrong = append(wrong, o.wrap(err))
@@ -244,11 +245,8 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 		}
 	}
 	var err error
-	of := *a
-	of.databaseURL = o.databaseURL
 	if o.databaseURL != "" || o.name == "" {
-		o.db, err = of.connect(absent) // Run waits for a database that is away
-		add(err)
+		add(o.connect(a, shared)) // Run waits for a database that is away
 	}
 	if o.to != "" {
 		settings := brokerSettings{workers: o.workers, timeout: o.publishTimeout, logger: o.logger}
@@ -258,9 +256,6 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	if o.db == nil {
 		return wrong
 	}
-	o.db.SetMaxOpenConns(o.connections)
-	o.db.SetMaxIdleConns(o.connections)
-	o.db.SetConnMaxIdleTime(connectionIdle)
 	o.metrics = promoutbox.New(promoutbox.Config{})
 	cfg := core.Config{
 		Relay: relay.Config{
@@ -280,13 +275,27 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	if o.slot != "" {
 		add(o.openLog(ctx, cfg))
 	} else {
-		add(o.openTable(ctx, cfg, absent))
+		add(o.openTable(ctx, cfg, shared == nil))
 	}
 	return wrong
 }
 
-// connectionIdle is how long a connection stays open that a relay does not need at rest.
-const connectionIdle = 30 * time.Second
+// connect reads the address of the database.
+func (o *relayed) connect(a *app, shared *databases) (err error) {
+	if shared == nil {
+		of := *a
+		of.databaseURL = o.databaseURL
+		if o.db, err = of.connect(true); err == nil {
+			o.give = o.db.Close
+		}
+		return err
+	}
+	db, give, err := shared.take(a, &o.relaySettings)
+	if err == nil {
+		o.db, o.wakes, o.give = db.database, db.wakes, give
+	}
+	return err
+}
 
 // observe registers the metrics of the outbox, which is open, until forget is called.
 func (o *relayed) observe(registry prometheus.Registerer) (forget func(), err error) {
@@ -319,7 +328,7 @@ func (o *relayed) openTable(ctx context.Context, cfg core.Config, absent bool) (
 	}
 	cfg.Wake = core.WakePolicy{Disable: o.noWake}
 	if o.db.pgx != nil && !o.noWake {
-		cfg.Wake.Listen = pgxoutbox.Listen(o.db.pgx, sqloutbox.WakeChannel(o.prefix))
+		cfg.Wake.Listen = o.wakes.listen(sqloutbox.WakeChannel(o.prefix))
 	}
 	if o.outbox, err = core.New(cfg); err != nil {
 		return usage("%w", relayError{err})
@@ -367,8 +376,8 @@ func (o *relayed) close(ctx context.Context) (err error) {
 	if o.pool != nil {
 		o.pool.Close()
 	}
-	if o.db != nil {
-		err = errors.Join(err, o.db.Close())
+	if o.give != nil {
+		err = errors.Join(err, o.give())
 	}
 	return o.wrap(err)
 }

@@ -106,8 +106,9 @@ the flags below with _ in place of -. Flags on the command line are its defaults
 fails is logged and started again, and the others go on. --check connects to nothing: it prints every
 mistake (exit code 2), or the outboxes and their connections to each server.
 
-SIGHUP reads the file again: outboxes are added, removed and, if their settings changed, started anew.
-The others go on. A file with a mistake is refused, with an error in the log, and changes nothing.`,
+SIGHUP reads the file again, and not the environment: outboxes are added, removed and, if their
+settings changed, started anew. The others go on. A file with a mistake changes nothing, and the log
+names the mistake.`,
 		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
   outbox relay --to kafka://kafka1:9092 --slot outbox --create-slot --listen :8080
   outbox relay --config /etc/outbox/relay.json --check`,

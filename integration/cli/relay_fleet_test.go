@@ -142,6 +142,11 @@ func TestRelayReloads(t *testing.T) {
 	}
 	before := stays.nodes()
 	fixture.Must(t, len(before) == 1, "the relays %v, want one", before)
+	unchanged := func() {
+		t.Helper()
+		now := stays.nodes()
+		fixture.Check(t, slices.Equal(now, before), "the relay that stays was %v and is %v", before, now)
+	}
 
 	changes.workers = 5
 	file.write(stays, changes, comes)
@@ -151,7 +156,7 @@ func TestRelayReloads(t *testing.T) {
 	}
 	fixture.Await(t, "the relays are ready", relay.ready)
 	fixture.Await(t, "the relay that was removed has ended in order", func() bool { return len(goes.nodes()) == 0 })
-	fixture.Check(t, slices.Equal(stays.nodes(), before), "the relay that stays was %v and is %v", before, stays.nodes())
+	unchanged()
 	line := lastLine(relay, "the file was read again")
 	for _, want := range []string{"added=[comes]", "changed=[changes]", "removed=[goes]", "outboxes=3"} {
 		fixture.Check(t, strings.Contains(line, want), "%s: want %s", line, want)
@@ -175,7 +180,7 @@ func TestRelayReloads(t *testing.T) {
 	for _, o := range []*fleetOutbox{stays, changes, comes} {
 		o.relays()
 	}
-	fixture.Check(t, slices.Equal(stays.nodes(), before), "the relay that stays was %v and is %v", before, stays.nodes())
+	unchanged()
 	relay.terminate()
 	for _, o := range []*fleetOutbox{stays, changes, comes} {
 		fixture.Check(t, len(o.nodes()) == 0, "%s: the relays %v are left", o.name, o.nodes())
@@ -190,6 +195,17 @@ func lastLine(p *relayProcess, text string) (last string) {
 		}
 	}
 	return last
+}
+
+// A relay without a file survives SIGHUP, and says that it changes nothing.
+func TestRelayWithoutFileReloadsNothing(t *testing.T) {
+	t.Parallel()
+	o := newFleetOutbox(t, "", testdb.SQLite(t)).migrate()
+	relay := startRelay(t, o.db, o.to)
+	fixture.Await(t, "the relay is ready", relay.ready)
+	relay.reload("SIGHUP changes nothing")
+	o.relays()
+	relay.terminate()
 }
 
 // Databases that are broken when the process starts, or later, do not stop the relays of the others.
@@ -214,7 +230,8 @@ func TestBrokenDatabaseStopsNoOther(t *testing.T) {
 	for _, name := range []string{"empty", "lost"} {
 		relay.await(fmt.Sprintf("it is started again\" outbox=%s ", name), 2)
 	}
-	fixture.Check(t, strings.Contains(relay.log.String(), "outbox migrate up"), "the log names no remedy:\n%s", relay.log)
+	remedy := strings.Contains(relay.log.String(), "outbox migrate up")
+	fixture.Check(t, remedy, "the log names no remedy:\n%s", relay.log)
 	ready, live := relay.get("/readyz"), relay.get("/healthz")
 	for _, name := range []string{"empty", "lost", "away"} {
 		fixture.Check(t, strings.Contains(ready, "outbox "+name+": "), "/readyz: %s", ready)

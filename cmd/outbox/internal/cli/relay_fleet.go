@@ -37,6 +37,7 @@ type fleet struct {
 	registry *prometheus.Registry
 
 	databases databases
+	hangup    chan os.Signal
 	running   sync.WaitGroup // of the members, also of those that were removed
 	broken    chan struct{}  // closed: the only outbox has ended
 
@@ -66,23 +67,23 @@ func newFleet(a *app, p relayProcess, f relayFlags, logger *slog.Logger) *fleet 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // without it the signal ends the process
 	return &fleet{
-		app: a, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{}),
+		app: a, hangup: hangup, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{}),
 		databases: databases{open: map[poolOf]*sharedDatabase{}},
 	}
 }
 
 // run relays until ctx ends, or the only outbox does without a configuration.
 func (f *fleet) run(ctx context.Context, all []relaySettings) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+	defer signal.Stop(f.hangup)
 	members, stop := context.WithCancel(ctx)
 	defer stop()
 	f.change(members, all)
 	for over := false; !over; {
 		select {
-		case <-hangup:
+		case <-f.hangup:
 			f.reload(members)
 		case <-f.broken:
 			over = true

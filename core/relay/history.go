@@ -102,7 +102,8 @@ func (r *engine) record(ctx context.Context) {
 		return
 	}
 	told := false
-	for wait := historyEvery; pace.Sleep(ctx, wait); {
+	// Relays that began together must not write together: they may share a server.
+	for wait := pace.Jittered(historyEvery, r.random()); pace.Sleep(ctx, wait); {
 		wait = historyEvery
 		if err := r.recordNow(ctx, h, dbTimeout); err != nil && ctx.Err() == nil {
 			wait = historyLater

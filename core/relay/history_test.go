@@ -119,6 +119,27 @@ func TestHistory(t *testing.T) {
 	})
 }
 
+// Relays that begin together write the history at different times.
+func TestHistoryIsNotWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const relays = 20
+		repo := &historian{Repository: outboxtest.NewRepository()}
+		for range relays {
+			_, _ = runOutbox(t, core.Config{Repository: repo, Publisher: &outboxtest.Publisher{}})
+		}
+		var most int64
+		for range 120 {
+			before := repo.added.Load()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			most = max(most, repo.added.Load()-before)
+		}
+		if n := repo.added.Load(); n != 2*relays || most > relays/2 {
+			t.Errorf("%d relays wrote %d times in two minutes, up to %d in one second", relays, n, most)
+		}
+	})
+}
+
 // Of many topics some are counted apart. A topic that is idle leaves its place.
 func TestHistoryOfManyTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,24 +2,16 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/ormoutbox/ormoutbox/core"
-	"github.com/ormoutbox/ormoutbox/core/health"
 )
 
 // relayFlags are the settings of one outbox of `outbox relay`.
@@ -112,8 +104,13 @@ event of the log that the table still has.
 ${NAME} is a variable of the environment. An outbox has a name, database_url, to, schema, prefix, and
 the flags below with _ in place of -. With "each": ["-80", "80-"] it is one outbox for each text, which
 takes the place of {each} in the other settings, such as "name": "shop{each}". Flags on the command
-line are its defaults. If one relay fails, the process ends. --check connects to nothing: it prints
-every mistake (exit code 2), or the outboxes and their connections to each server.`,
+line are its defaults. A relay that fails is logged and started again, and the others go on. --check
+connects to nothing: it prints every mistake (exit code 2), or the outboxes and their connections to
+each server.
+
+SIGHUP reads the file again, and not the environment: outboxes are added, removed and, if their
+settings changed, started anew. The others go on. A file with a mistake changes nothing, and the log
+names the mistake.`,
 		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
   outbox relay --to kafka://kafka1:9092 --slot outbox --create-slot --listen :8080
   outbox relay --config /etc/outbox/relay.json --check`,
@@ -169,97 +166,43 @@ func (a *app) logger(level string) (*slog.Logger, error) {
 }
 
 // relay publishes until ctx ends.
-func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) (err error) {
+func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) error {
 	logger, err := a.logger(p.logLevel)
 	if err != nil {
 		return err
 	}
-	all, wrong := a.relayed(p, f)
-	for _, o := range all {
-		defer func() { err = errors.Join(err, o.close(ctx)) }()
-		wrong = append(wrong, o.open(ctx, a, logger, p.check)...)
-	}
-	wrong = append(wrong, differ(all)...)
-	if err := allOf(wrong); err != nil {
+	all, err := a.relaySettings(ctx, p, f)
+	if err != nil || p.check {
 		return err
 	}
-	if p.check {
-		return a.printChecked(all)
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var boxes []*core.Outbox
-	for _, o := range all {
-		if err := o.observe(registry); err != nil {
-			return o.wrap(err)
-		}
-		boxes = append(boxes, o.outbox)
-	}
+	running := newFleet(a, p, f, logger)
 	if p.listen != "" {
-		stop, err := serve(ctx, p.listen, probes(ctx, registry, boxes), logger)
+		stop, err := serve(ctx, p.listen, running.probes(ctx), logger)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	return runAll(ctx, all, logger)
+	return running.run(ctx, all)
 }
 
-// runAll runs all relays until ctx ends, or a relay ends with an error.
-func runAll(ctx context.Context, all []*relayed, logger *slog.Logger) error {
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	var relays, told sync.WaitGroup
-	errs := make([]error, len(all))
-	for i, o := range all {
-		o.begins()
-		relays.Go(func() {
-			errs[i] = o.run(running)
-			if errs[i] != nil {
-				stop()
-			}
-		})
+// relaySettings reads the settings and returns every mistake in them. It connects to nothing. With
+// --check it prints what it has found.
+func (a *app) relaySettings(ctx context.Context, p relayProcess, f relayFlags) (all []relaySettings, err error) {
+	found, wrong := a.relayed(p, f)
+	for _, o := range found {
+		all = append(all, o.relaySettings) // open changes what is wrong
+		defer func() { err = errors.Join(err, o.close(ctx)) }()
+		wrong = append(wrong, o.open(ctx, a, slog.New(slog.DiscardHandler), nil)...)
 	}
-	told.Go(func() {
-		<-running.Done()
-		logger.Info("stopping", "within", longest(all))
-	})
-	relays.Wait()
-	stop()
-	told.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
+	wrong = append(wrong, differ(found)...)
+	if err := allOf(wrong); err != nil {
+		return nil, err
 	}
-	logger.Info("stopped")
-	return nil
-}
-
-func longest(all []*relayed) (d time.Duration) {
-	for _, o := range all {
-		d = max(d, o.shutdownTimeout)
+	if p.check {
+		return nil, a.printChecked(found)
 	}
-	return d
-}
-
-// probes serves requests about the process. It is not ready when ctx has ended.
-func probes(ctx context.Context, registry *prometheus.Registry, boxes []*core.Outbox) http.Handler {
-	mux := http.NewServeMux()
-	ready := health.Ready(boxes...)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", health.Live(boxes...))
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if ctx.Err() == nil {
-			ready.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_ = json.NewEncoder(w).Encode(health.Report{
-			Status: health.Failed, Stopped: []string{}, Problems: []string{"the relay is stopping"},
-		})
-	})
-	return mux
+	return all, nil
 }
 
 // serve serves until stop is called.

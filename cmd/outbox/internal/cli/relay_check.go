@@ -41,15 +41,22 @@ func (o *relayed) mostConnections() int {
 // printChecked prints the configuration that was found right.
 func (a *app) printChecked(all []*relayed) error {
 	var checked checkedRelays
-	servers := map[string]int{}
+	servers, counted := map[string]int{}, map[poolOf]int{}
 	for _, o := range all {
 		checked.Outboxes = append(checked.Outboxes, checkedOutbox{
 			Name: o.name, Database: o.db.name, Schema: o.schema, Prefix: o.prefix, Broker: o.dest.name, Slot: o.slot,
 			Connections: o.mostConnections(),
 		})
-		if o.db.server != "" {
-			servers[o.db.server] += o.mostConnections()
+		if o.db.server == "" {
+			continue
 		}
+		most := o.mostConnections()
+		if o.slot == "" { // outboxes on one database share its pool
+			before := counted[o.poolOf()]
+			most = max(0, most-before)
+			counted[o.poolOf()] = before + most
+		}
+		servers[o.db.server] += most
 	}
 	checked.Servers = []checkedServer{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {

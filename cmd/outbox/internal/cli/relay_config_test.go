@@ -115,6 +115,9 @@ func TestRelayCheck(t *testing.T) {
 	outboxes = append(outboxes, map[string]any{
 		"name": "e", "database_url": "sqlite:" + filepath.Join(t.TempDir(), "absent.db"), "to": "redis://" + at,
 	})
+	outboxes = append(outboxes, map[string]any{ // it shares the pool of a
+		"name": "f", "database_url": outboxes[0]["database_url"], "to": "redis://" + at, "schema": "other",
+	})
 	text, err := json.Marshal(map[string]any{"outboxes": outboxes})
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "relay.json")
@@ -127,7 +130,7 @@ func TestRelayCheck(t *testing.T) {
 	}
 	var checked checkedRelays
 	equal(t, w.json(&checked, "relay", "--config", file, "--check"), ExitOK, "exit code")
-	if len(checked.Outboxes) != 5 || checked.Outboxes[2].Connections != 21 || checked.Servers[1].Connections != 38 {
+	if len(checked.Outboxes) != 6 || checked.Outboxes[2].Connections != 21 || checked.Servers[1].Connections != 38 {
 		t.Errorf("%+v", checked)
 	}
 	w.env["DATABASE_URL"] = "postgres://" + at + "/a"

@@ -74,6 +74,7 @@ func (o *relayed) openLog(ctx context.Context, cfg core.Config) (err error) {
 		return usage("the database's URL: %w", err)
 	}
 	pool.ConnConfig, pool.MaxConns = o.db.pgx.Copy(), int32(o.connections) //nolint:gosec // check bounds it
+	pool.MaxConnIdleTime = connectionIdle
 	if o.pool, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
 		return err
 	}

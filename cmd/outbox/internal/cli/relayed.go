@@ -19,18 +19,24 @@ import (
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/relay"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
-	"github.com/ormoutbox/ormoutbox/pgxoutbox"
 	"github.com/ormoutbox/ormoutbox/pgxoutbox/walrelay"
 	"github.com/ormoutbox/ormoutbox/promoutbox"
 )
 
-// relayed is one outbox that the process relays.
-type relayed struct {
+// relaySettings are the settings of one outbox. Two that are equal mean the same.
+type relaySettings struct {
 	relayFlags
 	name                        string // empty: it is the only one
 	databaseURL, schema, prefix string
+}
+
+// relayed is one outbox that the process relays.
+type relayed struct {
+	relaySettings
 
 	db      *database
+	wakes   *sharedListener // of db, on PostgreSQL
+	give    func() error    // gives db back
 	dest    *broker
 	outbox  *core.Outbox
 	metrics *promoutbox.Metrics
@@ -46,7 +52,9 @@ func (a *app) relayed(p relayProcess, f relayFlags) (all []*relayed, wrong []err
 	case p.config == "" && f.to == "":
 		return nil, []error{usage("--to is missing: the broker\n%s", brokerHelp)}
 	case p.config == "":
-		o := &relayed{relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix}
+		o := &relayed{relaySettings: relaySettings{
+			relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix,
+		}}
 		for _, err := range f.check() {
 			wrong = append(wrong, usage("%w", err))
 		}
@@ -56,7 +64,7 @@ func (a *app) relayed(p relayProcess, f relayFlags) (all []*relayed, wrong []err
 			"--schema and --prefix out")}
 	}
 	text := []byte(p.config)
-	if !strings.HasPrefix(strings.TrimSpace(p.config), "{") {
+	if p.hasFile() {
 		var err error
 		if text, err = os.ReadFile(p.config); err != nil {
 			return nil, []error{usage("--config: %w", err)}
@@ -209,7 +217,7 @@ func allOf(wrong []error) error {
 }
 
 // wrap adds the name of the outbox to an error.
-func (o *relayed) wrap(err error) error {
+func (o *relaySettings) wrap(err error) error {
 	if err == nil || o.name == "" {
 		return err
 	}
@@ -217,8 +225,9 @@ func (o *relayed) wrap(err error) error {
 }
 
 // open opens the database, the broker and the outbox, and returns all problems. Nothing has to
-// answer yet. The file of SQLite may be absent if the settings are only checked.
-func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent bool) (wrong []error) {
+// answer yet. Without databases to share, the settings are only checked: the file of SQLite may be
+// absent.
+func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, shared *databases) (wrong []error) {
 	add := func(err error) {
 		if err != nil {
 			wrong = append(wrong, o.wrap(err))
@@ -236,11 +245,8 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 		}
 	}
 	var err error
-	of := *a
-	of.databaseURL = o.databaseURL
 	if o.databaseURL != "" || o.name == "" {
-		o.db, err = of.connect(absent) // Run waits for a database that is away
-		add(err)
+		add(o.connect(a, shared)) // Run waits for a database that is away
 	}
 	if o.to != "" {
 		settings := brokerSettings{workers: o.workers, timeout: o.publishTimeout, logger: o.logger}
@@ -250,8 +256,6 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	if o.db == nil {
 		return wrong
 	}
-	o.db.SetMaxOpenConns(o.connections)
-	o.db.SetMaxIdleConns(o.connections)
 	o.metrics = promoutbox.New(promoutbox.Config{})
 	cfg := core.Config{
 		Relay: relay.Config{
@@ -271,13 +275,30 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, absent 
 	if o.slot != "" {
 		add(o.openLog(ctx, cfg))
 	} else {
-		add(o.openTable(ctx, cfg, absent))
+		add(o.openTable(ctx, cfg, shared == nil))
 	}
 	return wrong
 }
 
-// observe registers the metrics of the outbox, which is open.
-func (o *relayed) observe(registry prometheus.Registerer) error {
+// connect reads the address of the database.
+func (o *relayed) connect(a *app, shared *databases) (err error) {
+	if shared == nil {
+		of := *a
+		of.databaseURL = o.databaseURL
+		if o.db, err = of.connect(true); err == nil {
+			o.give = o.db.Close
+		}
+		return err
+	}
+	db, give, err := shared.take(a, &o.relaySettings)
+	if err == nil {
+		o.db, o.wakes, o.give = db.database, db.wakes, give
+	}
+	return err
+}
+
+// observe registers the metrics of the outbox, which is open, until forget is called.
+func (o *relayed) observe(registry prometheus.Registerer) (forget func(), err error) {
 	if o.name != "" {
 		registry = prometheus.WrapRegistererWith(prometheus.Labels{"outbox": o.name}, registry)
 	}
@@ -285,7 +306,10 @@ func (o *relayed) observe(registry prometheus.Registerer) error {
 		o.metrics.WatchLog(o.log.LogBacklog)
 	}
 	o.metrics.Watch(o.outbox)
-	return registry.Register(o.metrics)
+	if err := registry.Register(o.metrics); err != nil {
+		return nil, o.wrap(err)
+	}
+	return func() { registry.Unregister(o.metrics) }, nil
 }
 
 // openTable makes the outbox that polls the table. Without a connection to the server (absent), the
@@ -304,7 +328,7 @@ func (o *relayed) openTable(ctx context.Context, cfg core.Config, absent bool) (
 	}
 	cfg.Wake = core.WakePolicy{Disable: o.noWake}
 	if o.db.pgx != nil && !o.noWake {
-		cfg.Wake.Listen = pgxoutbox.Listen(o.db.pgx, sqloutbox.WakeChannel(o.prefix))
+		cfg.Wake.Listen = o.wakes.listen(sqloutbox.WakeChannel(o.prefix))
 	}
 	if o.outbox, err = core.New(cfg); err != nil {
 		return usage("%w", relayError{err})
@@ -321,13 +345,14 @@ func (o *relayed) begins() {
 	o.logger.Info("relaying", args...)
 }
 
-// run relays until ctx ends.
-func (o *relayed) run(ctx context.Context) error {
+// run relays until ctx ends. It calls ended before it looks for the cause of an error.
+func (o *relayed) run(ctx context.Context, ended func()) error {
 	run := o.outbox.Run
 	if o.log != nil {
 		run = o.log.Run
 	}
 	err := run(ctx)
+	ended()
 	switch {
 	case errors.Is(err, core.ErrNoTables):
 		return o.wrap(o.db.withTables(context.WithoutCancel(ctx), kinds[0], o.schema, o.prefix, err))
@@ -351,8 +376,8 @@ func (o *relayed) close(ctx context.Context) (err error) {
 	if o.pool != nil {
 		o.pool.Close()
 	}
-	if o.db != nil {
-		err = errors.Join(err, o.db.Close())
+	if o.give != nil {
+		err = errors.Join(err, o.give())
 	}
 	return o.wrap(err)
 }

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/health"
+)
+
+// errBegins is why an outbox is not open that has not failed.
+var errBegins = errors.New("the relay has not begun yet")
+
+// probes serves requests about the process. It is not ready when ctx has ended.
+func (f *fleet) probes(ctx context.Context) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(f.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		health.Live(f.open()...).ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		report := health.Report{
+			Status: health.Failed, Stopped: []string{}, Problems: []string{"the relay is stopping"},
+		}
+		if ctx.Err() == nil {
+			report = f.report(r.Context())
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		if report.Status == health.Failed {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(report) // the prober has gone
+	})
+	return mux
+}
+
+// open returns the outboxes that are open.
+func (f *fleet) open() (all []*core.Outbox) {
+	for _, m := range f.now() {
+		if ob, _ := m.state(); ob != nil {
+			all = append(all, ob)
+		}
+	}
+	return all
+}
+
+// report asks all outboxes at once. The process is as well as the worst of them, and each problem has
+// the name of its outbox.
+func (f *fleet) report(ctx context.Context) health.Report {
+	members := f.now()
+	all := make([]core.Health, len(members))
+	var asking sync.WaitGroup
+	for i, m := range members {
+		asking.Go(func() {
+			ob, err := m.state()
+			if ob == nil {
+				all[i] = core.Health{Problems: []string{err.Error()}}
+				return
+			}
+			all[i] = ob.Health(ctx)
+			for k, text := range all[i].Problems {
+				all[i].Problems[k] = m.wrap(errors.New(text)).Error()
+			}
+		})
+	}
+	asking.Wait()
+	r := health.Report{Status: health.OK, Relaying: true, Stopped: []string{}, Problems: []string{}}
+	for _, h := range all {
+		switch {
+		case !h.Live || !h.Ready:
+			r.Status = health.Failed
+		case h.Degraded() && r.Status == health.OK:
+			r.Status = health.Degraded
+		}
+		r.Relaying = r.Relaying && h.Relaying
+		r.RelayedByLog = r.RelayedByLog || h.RelayedByLog
+		r.TurnedMS = max(r.TurnedMS, h.Turned.Milliseconds())
+		r.Stuck += h.Stuck
+		r.Stopped, r.Problems = append(r.Stopped, h.Stopped...), append(r.Problems, h.Problems...)
+	}
+	return r
+}
+
+// state returns the outbox, or nil and why it is not open.
+func (m *member) state() (*core.Outbox, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.outbox != nil:
+		return m.outbox, nil
+	case m.failed != nil:
+		return nil, m.failed
+	}
+	return nil, m.wrap(errBegins)
+}

@@ -117,6 +117,11 @@ axe: chromium ## have axe-core look at every page of the operators' page (needs 
 	tar xzf axe-core-$(AXE_VERSION).tgz package/axe.min.js
 	@cd integration && CGO_ENABLED=0 go test -tags axe -count 1 -run Axe ./ui
 
+.PHONY: test-languages
+test-languages: ## consumers in Python, Node and Java, with CloudEvents' SDKs and a schema registry (needs npm, Maven, a JDK)
+	@eval "$$(scripts/services up kafka rabbitmq)"; export OUTBOX_TEST_LANGUAGES="$$(scripts/languages/fetch)"; \
+	cd integration && CGO_ENABLED=0 go test -tags languages -count 1 ./languages
+
 .PHONY: standalone
 standalone: ## each module as its users get it, without the workspace: vet and build
 	@export GOWORK=off GOFLAGS="$${GOFLAGS:-} -mod=readonly" CGO_ENABLED=0; \

@@ -41,7 +41,8 @@ public class ConsumeKafka {
     got.put("key", record.key()); // Jackson writes bytes as base64
     got.put("headers", headers);
     got.put("payload", record.value());
-    if (headers.containsKey("ce_id") || headers.getOrDefault("content-type", "").startsWith("application/cloudevents")) {
+    var type = headers.getOrDefault("content-type", "");
+    if (headers.containsKey("ce_id") || type.startsWith("application/cloudevents")) {
       got.put("event", event(KafkaMessageFactory.createReader(record).toEvent()));
     }
     return got;

@@ -27,8 +27,8 @@ def read(record):
 
 def cloud_event(event):
     attributes = event.get_attributes()
-    data = event.get_data()  # JSON comes as a value, other data as str or bytes
-    if "json" in attributes.get("datacontenttype", ""):
+    data = event.get_data()  # JSON comes as a value, other data as str or bytes, and no data as None
+    if data is not None and "json" in attributes.get("datacontenttype", ""):
         data = json.dumps(data).encode()
     elif isinstance(data, str):
         data = data.encode()

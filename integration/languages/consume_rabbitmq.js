@@ -19,7 +19,7 @@ function read({ properties, content }) {
       if (name.startsWith('cloudEvents:')) named[name.replace('cloudEvents:', 'ce-')] = value;
     }
     const body = structured || (contentType ?? '').includes('json') ? content.toString() : content;
-    got.event = cloudEvent(HTTP.toEvent({ headers: named, body }));
+    got.event = cloudEvent(HTTP.toEvent({ headers: named, body: content.length > 0 ? body : undefined }));
   }
   return got;
 }
@@ -27,7 +27,7 @@ function read({ properties, content }) {
 function cloudEvent(event) {
   const { data, data_base64: base64, ...attributes } = event; // JSON comes as a value, other data as bytes
   if (base64 !== undefined) return { ...attributes, data: base64 };
-  return { ...attributes, data: data === undefined ? null : text(Buffer.from(JSON.stringify(data))) };
+  return { ...attributes, data: data == null ? null : text(Buffer.from(JSON.stringify(data))) };
 }
 
 async function main(url, queue, count) {

@@ -119,8 +119,13 @@ axe: chromium ## have axe-core look at every page of the operators' page (needs 
 
 .PHONY: test-languages
 test-languages: ## consumers in Python, Node and Java, with CloudEvents' SDKs and a schema registry (needs npm, Maven, a JDK)
-	@eval "$$(scripts/services up kafka rabbitmq)"; export OUTBOX_TEST_LANGUAGES="$$(scripts/languages/fetch)"; \
+	@eval "$$(scripts/services up kafka rabbitmq)"; export OUTBOX_TEST_LANGUAGES="$$(scripts/libraries integration/languages)"; \
 	cd integration && CGO_ENABLED=0 go test -tags languages -count 1 ./languages
+
+.PHONY: test-emulators
+test-emulators: ## the suite of brokers against emulators of AWS, ElasticMQ and moto (needs Python, Maven, a JDK)
+	@export OUTBOX_TEST_AWS="$$(scripts/libraries scripts/aws)"; \
+	cd integration && CGO_ENABLED=0 go test -tags emulators -count 1 -run Emulators ./brokers
 
 .PHONY: standalone
 standalone: ## each module as its users get it, without the workspace: vet and build

@@ -16,10 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-aws/sns"
 	"github.com/ThreeDotsLabs/watermill-aws/sqs"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awssns "github.com/aws/aws-sdk-go-v2/service/sns"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -32,17 +34,24 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
+type awsKind int
+
 const (
-	awsRegion     = "eu-central-1"
-	awsOfMoto     = "123456789012" // its account
-	awsQueueOfSNS = "behind-"
+	awsFIFO awsKind = iota
+	awsTopics
+	awsStandard
 )
 
-// emulatedAWS is an emulator of AWS as a process of the test: FIFO queues, or FIFO topics with a
-// subscription that gets raw messages.
+const (
+	awsRegion = "eu-central-1"
+	awsOfMoto = "123456789012" // its account
+)
+
+// emulatedAWS is an emulator of AWS as a process of the test: FIFO queues, FIFO topics with a
+// subscription that gets raw messages, or standard queues.
 type emulatedAWS struct {
 	address string
-	sns     bool
+	kind    awsKind
 	queues  *awssqs.Client
 	topics  *awssns.Client
 
@@ -64,21 +73,27 @@ func TestAWSEmulators(t *testing.T) {
 	moto := func(port string) []string {
 		return []string{filepath.Join(libraries, "venv", "bin", "moto_server"), "-H", "127.0.0.1", "-p", port}
 	}
-	for name, open := range map[string]func(t *testing.T) broker{
-		"ElasticMQ, SQS": startAWS(t, elasticMQ, false), "moto, SQS": startAWS(t, moto, false),
-		"moto, SNS": startAWS(t, moto, true),
+	queues, others := startAWS(t, elasticMQ), startAWS(t, moto)
+	standard := clouds()[0]
+	standard.unordered, standard.recognises = true, false
+	for name, c := range map[string]struct {
+		address string
+		kind    awsKind
+		does    features
+	}{
+		"ElasticMQ, SQS FIFO": {queues, awsFIFO, clouds()[0]}, "ElasticMQ, SQS": {queues, awsStandard, standard},
+		"moto, SQS FIFO": {others, awsFIFO, clouds()[0]}, "moto, SNS FIFO": {others, awsTopics, clouds()[1]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			suite.TestPublisher(t, clouds()[0].harness(open))
+			b := newEmulatedAWS(c.address, c.kind)
+			suite.TestPublisher(t, c.does.harness(func(*testing.T) broker { return b }))
 		})
-		if name == "ElasticMQ, SQS" { // moto does not count attributes
-			t.Run(name+", attributes", func(t *testing.T) {
-				t.Parallel()
-				open(t).(*emulatedAWS).requireTenAttributes(t)
-			})
-		}
 	}
+	t.Run("ElasticMQ, attributes", func(t *testing.T) { // moto does not count them
+		t.Parallel()
+		newEmulatedAWS(queues, awsFIFO).requireTenAttributes(t)
+	})
 }
 
 // requireTenAttributes sends the usual form of an ordinary event, which has eleven attributes, and
@@ -107,8 +122,8 @@ func (b *emulatedAWS) requireTenAttributes(t *testing.T) {
 	}
 }
 
-// startAWS starts an emulator that ends with the test.
-func startAWS(t *testing.T, command func(port string) []string, overSNS bool) func(t *testing.T) broker {
+// startAWS starts an emulator that ends with the test, and returns its address.
+func startAWS(t *testing.T, command func(port string) []string) string {
 	t.Helper()
 	port, _ := fixture.ReservePorts(t)
 	args := command(strconv.Itoa(port))
@@ -126,18 +141,21 @@ func startAWS(t *testing.T, command func(port string) []string, overSNS bool) fu
 			t.Logf("the end of the log of %s:\n%s", args[0], b[max(0, len(b)-2000):])
 		}
 	})
-	b := &emulatedAWS{
-		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), sns: overSNS, got: map[string][]heldMessage{},
-	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	fixture.Await(t, args[0]+" takes connections", func() bool {
-		c, err := net.Dial("tcp", b.address)
+		c, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = c.Close()
 		}
 		return err == nil
 	})
-	b.queues, b.topics = awssqs.NewFromConfig(b.config(b.address)), awssns.NewFromConfig(b.config(b.address))
-	return func(*testing.T) broker { return b }
+	return address
+}
+
+func newEmulatedAWS(address string, kind awsKind) *emulatedAWS {
+	b := &emulatedAWS{address: address, kind: kind, got: map[string][]heldMessage{}}
+	b.queues, b.topics = awssqs.NewFromConfig(b.config(address)), awssns.NewFromConfig(b.config(address))
+	return b
 }
 
 func (b *emulatedAWS) config(address string) aws.Config {
@@ -150,11 +168,13 @@ func (b *emulatedAWS) config(address string) aws.Config {
 func (b *emulatedAWS) topic(t *testing.T) string {
 	t.Helper()
 	topic := "it-" + core.NewEventID()
-	queue, err := b.queues.CreateQueue(t.Context(), &awssqs.CreateQueueInput{
-		QueueName: aws.String(b.queue(topic)), Attributes: map[string]string{"FifoQueue": "true"},
-	})
+	in := &awssqs.CreateQueueInput{QueueName: aws.String(b.queue(topic))}
+	if b.kind != awsStandard {
+		in.Attributes = map[string]string{"FifoQueue": "true"}
+	}
+	queue, err := b.queues.CreateQueue(t.Context(), in)
 	fixture.NoError(t, err)
-	if b.sns {
+	if b.kind == awsTopics {
 		made, err := b.topics.CreateTopic(t.Context(), &awssns.CreateTopicInput{
 			Name: aws.String(fifo(topic)), Attributes: map[string]string{"FifoTopic": "true"},
 		})
@@ -174,23 +194,37 @@ func (b *emulatedAWS) topic(t *testing.T) string {
 
 // queue is the queue in which the messages of a topic arrive.
 func (b *emulatedAWS) queue(topic string) string {
-	if b.sns {
-		return awsQueueOfSNS + fifo(topic)
+	switch b.kind {
+	case awsTopics:
+		return "behind-" + fifo(topic)
+	case awsStandard:
+		return topic
 	}
 	return fifo(topic)
 }
 
 func (b *emulatedAWS) at(t *testing.T, address string) publisher {
 	t.Helper()
-	if b.sns {
-		arns, err := sns.NewGenerateArnTopicResolver(awsOfMoto, awsRegion)
-		fixture.NoError(t, err)
-		p, err := newSNS(b.config(address), arns)
-		fixture.NoError(t, err)
-		topics.CloseAtEnd(t, p)
-		return p
+	var p *watermillbridge.Publisher
+	var err error
+	switch b.kind {
+	case awsFIFO:
+		p, err = newSQS(b.config(address))
+	case awsTopics:
+		arns, failure := sns.NewGenerateArnTopicResolver(awsOfMoto, awsRegion)
+		fixture.NoError(t, failure)
+		p, err = newSNS(b.config(address), arns)
+	case awsStandard:
+		patient := impatient(b.config(address)) // this queue stores a copy if a slow machine is given up
+		patient.HTTPClient = awshttp.NewBuildableClient().WithTimeout(20 * time.Second)
+		queues, failure := sqs.NewPublisher(sqs.PublisherConfig{
+			AWSConfig: patient, DoNotCreateQueueIfNotExists: true,
+		}, watermill.NopLogger{})
+		fixture.NoError(t, failure)
+		cfg := awsConfig
+		cfg.Topic, cfg.Marshal = nil, watermillbridge.NewCompactMessage
+		p, err = watermillbridge.NewPublisher(queues, cfg)
 	}
-	p, err := newSQS(b.config(address))
 	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, p)
 	return p

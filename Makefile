@@ -128,6 +128,16 @@ test-clusters: ## kill, stop and cut off nodes of clusters of databases under lo
 		go test -count 1 -p 1 -timeout 2h ./inbox ./once || status=$$?; \
 	../scripts/services down galera; exit $$status
 
+.PHONY: test-languages
+test-languages: ## consumers in Python, Node and Java, with CloudEvents' SDKs and a schema registry (needs npm, Maven, a JDK)
+	@eval "$$(scripts/services up kafka rabbitmq)"; export OUTBOX_TEST_LANGUAGES="$$(scripts/libraries integration/languages)"; \
+	cd integration && CGO_ENABLED=0 go test -tags languages -count 1 ./languages
+
+.PHONY: test-emulators
+test-emulators: ## the suite of brokers against emulators of AWS, ElasticMQ and moto (needs Python, Maven, a JDK)
+	@export OUTBOX_TEST_AWS="$$(scripts/libraries scripts/aws)"; \
+	cd integration && CGO_ENABLED=0 go test -tags emulators -count 1 -run Emulators ./brokers
+
 .PHONY: standalone
 standalone: ## each module as its users get it, without the workspace: vet and build
 	@export GOWORK=off GOFLAGS="$${GOFLAGS:-} -mod=readonly" CGO_ENABLED=0; \
@@ -270,7 +280,7 @@ generate-check: generate ## fail when `make generate` changes a file that is com
 
 .PHONY: vet
 vet: ## go vet over the workspace, with the tests that have build tags
-	@go vet -tags axe,clusters work
+	@go vet -tags axe,clusters,emulators,languages work
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module, then go work sync

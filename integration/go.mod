@@ -77,6 +77,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.3
 	github.com/aws/aws-sdk-go-v2/service/sqs v1.42.1
 	github.com/aws/smithy-go v1.28.1
+	github.com/twmb/franz-go/pkg/sr v1.8.0
 	github.com/vektah/gqlparser/v2 v2.5.23
 )
 
@@ -291,7 +292,7 @@ require (
 	golang.org/x/sync v0.25.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
+	google.golang.org/protobuf v1.36.12
 	gorm.io/driver/mysql v1.6.0
 	gorm.io/driver/postgres v1.6.3
 	gorm.io/driver/sqlite v1.6.0

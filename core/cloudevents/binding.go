@@ -41,8 +41,9 @@ type Message struct {
 // ContentType returns the content type in the headers of the message, empty without one.
 func (m Message) ContentType() string { return contentTypeOf(m.Headers, contentTypeHTTP) }
 
-// structuredContentType is the content type of a message in structured mode.
-const structuredContentType = "application/cloudevents+json; charset=UTF-8"
+// structuredContentType is the content type of a message in structured mode. The SDK for JavaScript
+// refuses the charset in capitals, though case has no meaning there.
+const structuredContentType = "application/cloudevents+json; charset=utf-8"
 
 const (
 	contentType     = "content-type"

@@ -373,9 +373,9 @@ func TestStructuredByteForByte(t *testing.T) {
 				want += `,"datacontenttype":"` + tt.contentType + `"`
 			}
 			want += tt.want
-			header := map[string]string{"content-type": "application/cloudevents+json; charset=UTF-8"}
+			header := map[string]string{"content-type": "application/cloudevents+json; charset=utf-8"}
 			if b == cloudevents.NATS {
-				header = map[string]string{"Content-Type": "application/cloudevents+json; charset=UTF-8"}
+				header = map[string]string{"Content-Type": "application/cloudevents+json; charset=utf-8"}
 			}
 			if err != nil || string(got.Body) != want || !maps.Equal(got.Headers, header) {
 				t.Errorf("%s: %s: %q, %v, want %s", name, b, got, err, want)

@@ -104,7 +104,7 @@ func ExampleBinding_Structured() {
 	fmt.Println(msg.Headers["content-type"], err)
 	fmt.Println(strings.ReplaceAll(string(msg.Body), ",", ",\n"))
 	// Output:
-	// application/cloudevents+json; charset=UTF-8 <nil>
+	// application/cloudevents+json; charset=utf-8 <nil>
 	// {"specversion":"1.0",
 	// "id":"1",
 	// "source":"/orders",

@@ -13,6 +13,7 @@
 //   - command: commands and side effects
 //   - inbox: consumers that do the work of an event once
 //   - brokers: Kafka, RabbitMQ, NATS and Redis behind the bridges
+//   - languages: consumers in Python, Node and Java (`make test-languages`)
 //   - wake: the news that another process has committed events
 //   - walrelay, debezium: relays that read the log of the database
 //   - endtoend: from the business to the consumer, over every adapter and broker

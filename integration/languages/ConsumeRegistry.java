@@ -20,8 +20,8 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Consumes COUNT messages in the wire format of a schema registry without Confluent's libraries, and
- * prints each as a line of JSON.
+ * Consumes COUNT messages in the wire format of a schema registry, without Confluent's libraries,
+ * and prints each as a line of JSON.
  *
  * <pre>java -cp 'java/*' ConsumeRegistry.java localhost:9092 orders billing 4 http://localhost:8081</pre>
  */

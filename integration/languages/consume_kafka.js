@@ -12,8 +12,8 @@ function read(message) {
   const headers = {};
   for (const [name, value] of Object.entries(message.headers)) headers[name] = value.toString();
   const got = { key: text(message.key), headers, payload: text(message.value) };
-  // The SDK takes text for headers and key. It fails at an empty value of a JSON type, such as that of
-  // an event whose data were erased.
+  // The SDK takes text for headers and key. It fails at an empty value of a JSON type, such as that
+  // of an event whose data were erased.
   const empty = message.value.length === 0 && (headers['content-type'] ?? '').includes('json');
   const carried = { headers, key: message.key?.toString(), value: empty ? 'null' : message.value };
   if (CloudEvents.isEvent(carried)) got.event = cloudEvent(CloudEvents.toEvent(carried));

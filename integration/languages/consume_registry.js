@@ -1,4 +1,5 @@
-// Consumes COUNT messages in the wire format of a schema registry, and prints each as a line of JSON.
+// Consumes COUNT messages in the wire format of a schema registry, and prints each as a line of
+// JSON.
 //
 //     node consume_registry.js localhost:9092 orders billing 4 http://localhost:8081
 

@@ -18,12 +18,12 @@ from google.protobuf.wrappers_pb2 import DoubleValue, StringValue
 
 def main(servers, topic, group, count, url):
     registry = SchemaRegistryClient({"url": url})
-    legacy = {"use.deprecated.format": False}
+    current = {"use.deprecated.format": False}
     deserializers = {  # by the event's type
         "order.placed": JSONDeserializer(None, schema_registry_client=registry),
         "order.paid": AvroDeserializer(registry),
-        "order.named": ProtobufDeserializer(StringValue, legacy, registry),
-        "order.weighed": ProtobufDeserializer(DoubleValue, legacy, registry),
+        "order.named": ProtobufDeserializer(StringValue, current, registry),
+        "order.weighed": ProtobufDeserializer(DoubleValue, current, registry),
     }
     consumer = Consumer(
         {"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}

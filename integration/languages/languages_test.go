@@ -31,11 +31,13 @@ const (
 	trace  = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 )
 
-// The form of a message: plain, or a CloudEvent in one of its modes.
+// forms has the forms of a message: plain, or a CloudEvent in one of its modes.
 var forms = map[string]*cloudevents.Mapper{
 	"plain": nil, "binary": {Source: source}, "structured": {Source: source, Mode: cloudevents.ModeStructured},
 }
 
+// Each consumer reads what both bridges send: key, headers and payload, and the event by CloudEvents'
+// SDK.
 func TestKafka(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"consume_kafka.py", "consume_kafka.js", "ConsumeKafka.java"} {
@@ -64,6 +66,8 @@ func TestKafka(t *testing.T) {
 	}
 }
 
+// Each consumer reads what the bridge sends: headers, content type and payload, and the event by
+// CloudEvents' SDK.
 func TestRabbitMQ(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"consume_rabbitmq.py", "consume_rabbitmq.js", "ConsumeRabbitMQ.java"} {

@@ -42,8 +42,8 @@ func avro(v any) ([]byte, error) {
 
 func protobuf(v any) ([]byte, error) { return proto.Marshal(v.(proto.Message)) }
 
-// Confluent's deserializers read the codec's events: JSON, Avro, and Protobuf with the first message of
-// a file and with another one.
+// Confluent's deserializers read the codec's events: JSON, Avro, and Protobuf with the first message
+// of a file and with another one.
 func TestSchemaRegistry(t *testing.T) {
 	t.Parallel()
 	server := srfake.New()

@@ -60,9 +60,8 @@ func (c *trackingConn) ended(err error) {
 // failed. On MySQL and MariaDB the next BEGIN would commit it. A node that its Galera cluster has cut
 // off refuses even ROLLBACK.
 func mayBeOpen(d core.Dialect, err error, state txState) bool {
-	const deadlock = 1213 // the server has rolled back
-	switch {
-	case state == stateNone, sqlerr.MySQL(err) == deadlock,
+	switch n := sqlerr.MySQL(err); {
+	case state == stateNone, n == 1213, n == 3101, // deadlock, conflict in a group: the server has rolled back
 		d == core.Postgres && sqlerr.State(err) != "", // it ends with each answer
 		d == core.SQLite && strings.Contains(err.Error(), "no transaction is active"):
 		return false

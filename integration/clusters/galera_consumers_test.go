@@ -50,6 +50,7 @@ func galeraConsumers(t *testing.T, g galera) {
 	fixture.MustExec(t, pool, "INSERT INTO counter (k, n) VALUES (0, 0), (1, 0), (2, 0)")
 	fixture.MustExec(t, pool, "CREATE TABLE consumed (i BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, "+
 		"what VARCHAR(40) NOT NULL)")
+	g.catchUp(t)
 
 	var called sync.Map // idempotency keys of effects
 	consumers := []*consumer{g.consumer(t, 0, &called), g.consumer(t, 1, &called)}

@@ -28,7 +28,9 @@ func TestGalera(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := mysql.ParseDSN(testdb.At(t, "mariadb", nodes[0].Address).DSN)
 			fixture.NoError(t, err)
-			test(t, galera{nodes: nodes, name: cfg.DBName})
+			g := galera{nodes: nodes, name: cfg.DBName}
+			g.catchUp(t)
+			test(t, g)
 		})
 	}
 	part("late migration", galeraLateMigration)
@@ -64,6 +66,15 @@ func (g galera) pool(t *testing.T, node int, change ...func(*mysql.Config)) *sql
 }
 
 func openMySQL(address string) (*sql.DB, error) { return sql.Open("mysql", address) }
+
+// catchUp waits until every node has what the others have committed.
+func (g galera) catchUp(t *testing.T) {
+	t.Helper()
+	for node := range g.nodes {
+		pool := g.pool(t, node, current, func(cfg *mysql.Config) { cfg.DBName = "" })
+		fixture.Count(t, pool, "SELECT 1")
+	}
+}
 
 // status reads a status variable of a node. It is empty while the node does not answer.
 func (g galera) status(node int, name string) (value string) {
@@ -103,9 +114,7 @@ func galeraFaults(t *testing.T, g galera, write way) {
 		Producers: []string{g.address(0), g.address(1)}, Relays: []string{g.address(1), g.address(2)},
 	}
 	p.createTables(t, g.address(0))
-	for node := range g.nodes {
-		fixture.MustExec(t, g.pool(t, node, current), "SELECT COUNT(*) FROM part")
-	}
+	g.catchUp(t)
 	l := start(t, p)
 	both := func() {
 		l.AwaitCommits(0, 200)

@@ -162,9 +162,10 @@ func Retryable(err error) bool {
 	return errors.Is(err, core.ErrTxAborted) || conflict(err)
 }
 
-// conflict reports whether a transaction failed only because of other transactions.
+// conflict reports whether a transaction failed only because of other transactions. 3101 is the answer
+// to a COMMIT that conflicts with another member of MySQL Group Replication.
 func conflict(err error) bool {
-	return oneOf(State(err), "40001", "40P01", "55P03") || oneOf(MySQL(err), 1213, 1205, 1020) ||
+	return oneOf(State(err), "40001", "40P01", "55P03") || oneOf(MySQL(err), 1213, 1205, 1020, 3101) ||
 		busy(err)
 }
 
@@ -253,7 +254,7 @@ func CommitRefused(err error) bool {
 			s != "40003" // statement completion unknown
 	}
 	if n := MySQL(err); n != 0 {
-		return oneOf(n, 1213, 1205, 1180, 1792, 1020)
+		return oneOf(n, 1213, 1205, 1180, 1792, 1020, 3101)
 	}
 	if c := SQLite(err); c != 0 {
 		// BUSY: the transaction is still open and database/sql rolls it back; CONSTRAINT: deferred

@@ -96,6 +96,7 @@ func TestJudgements(t *testing.T) {
 		{&mysql{Number: 1213}, false, false, false, true, true},
 		{&mysql{Number: 1205}, false, false, false, true, true},
 		{&mysql{Number: 1020}, false, false, false, true, true},
+		{&mysql{Number: 3101}, false, false, false, true, true},
 		{&mysql{Number: 1146}, false, false, false, false, false},
 		{&mysql{Number: 1053}, false, false, false, false, false},
 		{&modernc{1555}, true, false, true, false, true},

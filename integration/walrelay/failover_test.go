@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"os/exec"
@@ -251,4 +252,31 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 			w.wantRepeats("a", 40)
 		})
 	}
+}
+
+// The server holds events back while a standby of synchronized_standby_slots is away. The relay logs
+// it, and neither repairs nor repeats anything.
+func TestEventsWaitForTheStandby(t *testing.T) {
+	longtest.Mark(t)
+	t.Parallel()
+	_, db := fixture.StartPrivateDatabase(t, "postgres18")
+	w, log := newWorld(t, db), &spy{}
+	fixture.MustExec(t, w.service.Pool, "SELECT pg_create_physical_replication_slot('away', true)")
+	fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET synchronized_standby_slots = 'away'")
+	fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
+	cfg := w.quick()
+	cfg.Failover = true
+	cfg.Outbox.Logger = slog.New(slog.NewTextHandler(log, nil))
+	relay := w.relay(cfg)
+	fixture.NoError(t, relay.Setup(t.Context()))
+	fixture.RunRelay(w, relay)
+	w.publish("a", 1, 10)
+	fixture.Await(t, "the relay tells it", func() bool { return log.count("the server holds events back") == 1 })
+	w.publish("a", 11, 20)
+	fixture.Check(t, len(w.copies("a")) == 0, "%d events were not held back", len(w.copies("a")))
+	fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM RESET synchronized_standby_slots")
+	fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
+	w.await(20)
+	w.wantRepeats("a", 20)
+	fixture.Check(t, len(w.copies("a")) == 20 && log.count("made again") == 0, "%d copies: %s", len(w.copies("a")), &log.buf)
 }

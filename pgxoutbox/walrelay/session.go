@@ -43,6 +43,7 @@ type session struct {
 	syncing    atomic.Bool // the server lets COMMIT wait for standbys
 	leave      atomic.Bool // the connection to the log is to be closed
 	lastStatus time.Time
+	notice     string // the latest warning of the server that was logged
 }
 
 func (s *session) close() {

@@ -192,6 +192,10 @@ func (s *session) unsent(ctx context.Context, why error) error {
 	return fmt.Errorf("%w: %w", errRepair, why)
 }
 
+// slotSource is the file of PostgreSQL that waits for the slots of synchronized_standby_slots. Its
+// warnings have the code of a missing publication, and their texts are translated.
+const slotSource = "slot.c"
+
 // message takes a message of the server.
 func (s *session) message(msg pgproto3.BackendMessage, now time.Time) error {
 	var data []byte
@@ -205,8 +209,14 @@ func (s *session) message(msg pgproto3.BackendMessage, now time.Time) error {
 		}
 		return slotError(err)
 	case *pgproto3.NoticeResponse:
-		if m.Code == stateNotUsable { // from PostgreSQL 18 on, which goes on without the events
+		switch {
+		case m.Code != stateNotUsable:
+		case m.File != slotSource: // from PostgreSQL 18 on, which goes on without the events
 			return fmt.Errorf("%w: %s", errUnsent, m.Message)
+		case m.Message != s.notice: // the server repeats it
+			s.notice = m.Message
+			s.log.Warn("outbox: the server holds events back until a standby has them: start the standby, or take its "+
+				"slot out of synchronized_standby_slots", "reason", m.Message)
 		}
 		return nil
 	case *pgproto3.CopyDone:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core"
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
+	"github.com/ormoutbox/ormoutbox/core/sqltx"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 )
@@ -69,6 +70,30 @@ func TestVitessShardWarnings(t *testing.T) {
 			Node: "n", ClaimNo: 1, Lease: time.Minute, MaxLease: time.Hour, Limit: 1, MaxBytes: 1, Run: 1, Keys: 1,
 		}, core.KeyID{})
 		fixture.Check(t, (err != nil) == c.warns, "%s: ClaimHeads: %v", c.db.DSN, err)
+	}
+}
+
+// In a transaction that is not tracked, Publish asks vtgate whether there still is one.
+func TestVitessUntracked(t *testing.T) {
+	for _, db := range append(testdb.VitessShards(t), testdb.Vitess(t)) {
+		pool := db.Open(t)
+		ob := fixture.NewOutbox(t, db, core.Config{})
+		for _, ends := range []bool{false, true} {
+			plain, err := pool.BeginTx(t.Context(), nil)
+			fixture.NoError(t, err)
+			tx, err := sqltx.TxOf(t.Context(), plain)
+			fixture.NoError(t, err)
+			fixture.Check(t, !tx.Tracked(), "the transaction is tracked")
+			if ends {
+				_, err = plain.ExecContext(t.Context(), "ROLLBACK")
+				fixture.NoError(t, err)
+			}
+			_, err = ob.Publish(t.Context(), tx, core.Event{Type: "order.placed"})
+			fixture.Check(t, errors.Is(err, core.ErrTxAborted) == ends && (err != nil) == ends, "%s, %t: %v", db.DSN, ends, err)
+			fixture.NoError(t, plain.Commit())
+		}
+		n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event")
+		fixture.Check(t, n == 1, "%s has %d events", db.DSN, n)
 	}
 }
 

@@ -91,7 +91,8 @@ type Delivery struct {
 	// Give it to a broker that deduplicates.
 	RowID RowID
 	// KeySeq is the position of the event in its key. It starts at a reading of the clock, and has
-	// no gaps while the key exists. 0: the event is unordered.
+	// no gaps while the key exists. After a failover of PostgreSQL it goes on at the clock. 0: the
+	// event is unordered.
 	KeySeq int64
 	// Attempt is the number of refusals by the destination so far, plus one.
 	Attempt int

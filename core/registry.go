@@ -79,6 +79,9 @@ type RelayStatus struct {
 	// Age is the time since SeenAt. It is negative if SeenAt is more than RelayAlive in the future:
 	// the clock of the database has jumped backwards since.
 	Age time.Duration
+	// Ahead is how far SeenAt is in the future. In a cluster, the clock of the node that wrote the
+	// heartbeat is at least so much ahead of the clock of the node that was asked.
+	Ahead time.Duration
 }
 
 // Alive reports whether the last heartbeat is not older than RelayAlive. A process that crashed

@@ -146,12 +146,15 @@ func (t *Tx) next(lane core.KeyID, id core.RowID, now time.Time) core.Inserted {
 		// The number begins at the clock. So a key that was collected gets a higher number than it
 		// ever had, even if the clock stands still.
 		seq := max(now.UnixMicro(), r.floor+1)
-		r.keys[lane] = &keyRow{lastSeq: seq, firstSeq: seq, lastID: id, usedAt: now}
+		r.keys[lane] = &keyRow{lastSeq: seq, firstSeq: seq, lastID: id, usedAt: now, timeline: r.timeline}
 		t.undo = append(t.undo, func() { delete(r.keys, lane) })
 		return core.Inserted{KeySeq: seq, Opened: true}
 	}
 	before := *key
 	t.undo = append(t.undo, func() { *key = before })
+	if key.timeline != r.timeline {
+		key.lastSeq, key.timeline = max(key.lastSeq, now.UnixMicro()), r.timeline
+	}
 	key.lastSeq++
 	key.lastID = id
 	key.usedAt = now

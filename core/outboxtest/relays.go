@@ -84,7 +84,8 @@ func (r *Repository) Relays(ctx context.Context) ([]core.RelayStatus, error) {
 		return strings.Compare(a.Node, b.Node)
 	})
 	for i := range relays {
-		relays[i].Topics, relays[i].Age = slices.Clone(relays[i].Topics), max(0, now.Sub(relays[i].SeenAt))
+		age := now.Sub(relays[i].SeenAt)
+		relays[i].Topics, relays[i].Age, relays[i].Ahead = slices.Clone(relays[i].Topics), max(0, age), max(0, -age)
 	}
 	return relays, nil
 }

@@ -28,6 +28,7 @@ type Repository struct {
 	table    table
 	keys     map[core.KeyID]*keyRow
 	floor    int64 // the highest number of a deleted key row; no key may start below it
+	timeline int
 	locks    map[lockKey]*rowLock
 	audits   []Audit
 	relays   map[string]core.RelayStatus
@@ -64,6 +65,7 @@ type keyRow struct {
 	lastSeq, firstSeq int64
 	lastID            core.RowID
 	usedAt            time.Time
+	timeline          int
 }
 
 // Option configures a Repository.
@@ -103,6 +105,14 @@ func (r *Repository) ShiftClock(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.shift += d
+}
+
+// NextTimeline is a failover of PostgreSQL: the numbers of every key go on at the clock of the
+// database.
+func (r *Repository) NextTimeline() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timeline++
 }
 
 // now reads the clock of the database. The caller holds r.mu.

@@ -41,6 +41,7 @@ type lifetime struct {
 	renewFails                    atomic.Bool // the last renewal failed
 	unrecorded                    atomic.Bool // the history could not be written
 	vitals                        vitals
+	clocks                        clocks
 	pollFails                     atomic.Pointer[error] // the last error of several in a row
 	poolClosed                    chan struct{}         // closed when the pool is: nothing can be written any more
 	closePool                     func()                // closes that channel, once

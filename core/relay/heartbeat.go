@@ -50,6 +50,9 @@ func (r *engine) beat(ctx context.Context) {
 	for failures := 0; ; {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 		err := r.repo().Beat(callCtx, r.heartbeat())
+		if err == nil {
+			err = r.compareClocks(callCtx)
+		}
 		cancel()
 		if err != nil {
 			r.doubt()

@@ -91,7 +91,7 @@ func (r *engine) renew(ctx context.Context, due []renewal) (answered bool) {
 	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
-	held, err := r.repo().Renew(ctx, r.ob.Node, r.cfg.ClaimLease, claims)
+	held, err := r.repo().Renew(ctx, r.ob.Node, r.life.clocks.lease(r.cfg.ClaimLease, r.cfg.MaxLease), claims)
 	cancel()
 	locked, _ := errors.AsType[*core.LockedError](err)
 	if err != nil && locked == nil || len(held) != len(claims) {

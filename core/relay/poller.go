@@ -346,6 +346,7 @@ func (r *engine) claimRequest(ctx context.Context) (req core.ClaimRequest, verdi
 		return req, claimUnsure
 	}
 	r.do(func(s *state) { req, verdict = s.claimRequest() })
+	req.Lease = r.life.clocks.lease(r.cfg.ClaimLease, r.cfg.MaxLease)
 	return req, verdict
 }
 
@@ -355,7 +356,7 @@ func (s *state) claimRequest() (req core.ClaimRequest, verdict claimVerdict) {
 		return req, claimUnsure
 	}
 	req = core.ClaimRequest{
-		Node: s.ob.Node, Lease: s.cfg.ClaimLease, MaxLease: s.cfg.MaxLease, Limit: s.inflight.room(s.cfg),
+		Node: s.ob.Node, MaxLease: s.cfg.MaxLease, Limit: s.inflight.room(s.cfg),
 		MaxBytes: max(s.cfg.ColdBytes-s.inflight.cold.bytes, 1), Run: s.cfg.KeyRun, Keys: headLanes,
 		AtOnce: max(s.cfg.Workers, s.crew.handovers.most), SkipDead: s.ob.DeadPolicy == core.SkipDead,
 		Served: s.topics.named, ExceptTenants: s.dests.pausedTenants(),

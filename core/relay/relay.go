@@ -180,7 +180,7 @@ func (r *relay) Serves(topic string) bool { return r.engine.Load() != nil && r.t
 // Reserve implements Relay.
 func (r *relay) Reserve(rows []core.NewRow, claimNo int64) (core.Reservation, time.Duration) {
 	if e := r.engine.Load(); e != nil {
-		return e.reserve(rows, claimNo), r.cfg.HotLease
+		return e.reserve(rows, claimNo), e.life.clocks.lease(r.cfg.HotLease, r.cfg.MaxLease)
 	}
 	return unreserved{relay: r, rows: rows}, 0
 }

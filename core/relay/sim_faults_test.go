@@ -251,6 +251,9 @@ func (s *simulation) disturb() bool {
 		}
 		s.truth.jump(d)
 		s.note(fmt.Sprintf("the database's clock jumps by %s", d))
+	case s.chance(pr.timeline):
+		s.repo.NextTimeline()
+		s.note("the database fails over")
 	case s.chance(pr.outage):
 		topic := pickOne(s.scheduler, []string{"a", "b"})
 		s.outage[topic] = now + uint64(s.rng.IntN(150))

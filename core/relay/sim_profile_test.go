@@ -34,7 +34,7 @@ type profile struct {
 	pubSlow, hang                                       float64
 	commitFail                                          float64
 	crash, stop, pause, clock, outage, redrive, discard float64
-	cut                                                 float64
+	cut, timeline                                       float64
 	rate, hold, replay, edit                            float64 // actions of the operator
 }
 
@@ -89,7 +89,7 @@ func drawProfile(s *scheduler, seed uint64) profile {
 	p.hang = p.some(s, 0.5)
 	p.crash, p.pause, p.clock = p.some(s, 0.02), p.some(s, 0.03), p.some(s, 0.02)
 	p.outage, p.redrive, p.discard = p.some(s, 0.01), p.some(s, 0.05), p.some(s, 0.02)
-	p.cut = p.some(s, 0.03)
+	p.cut, p.timeline = p.some(s, 0.03), p.some(s, 0.02)
 	return p
 }
 

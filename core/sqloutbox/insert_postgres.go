@@ -179,8 +179,8 @@ func postgresInsert(n, m int, logged bool) string {
 		}
 		s.WriteString(") v(lane, n, last_id) CROSS JOIN (SELECT (extract(epoch from " +
 			"statement_timestamp())*1000000)::bigint AS us) c " +
-			"ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + excluded.last_seq - excluded.first_seq + 1, " +
-			"prev_id = k.last_id, " +
+			"ON CONFLICT (lane) DO UPDATE SET last_seq = " + postgresBefore +
+			" + excluded.last_seq - excluded.first_seq + 1, timeline = excluded.timeline, prev_id = k.last_id, " +
 			"last_id = excluded.last_id, used_at = excluded.used_at RETURNING lane, last_seq, first_seq, " +
 			"prev_id), e AS (")
 	}
@@ -216,13 +216,19 @@ func postgresInsert(n, m int, logged bool) string {
 	return s.String()
 }
 
+// postgresBefore is the number before the next one of a key that exists. After a failover the row of
+// the key may be an old one, whose next numbers were given out before. The column's default is the
+// timeline, which every failover raises, and then the number continues at the clock.
+const postgresBefore = "CASE WHEN k.timeline = excluded.timeline THEN k.last_seq " +
+	"ELSE greatest(k.last_seq, excluded.first_seq) END"
+
 // postgresUpsertKey takes the next number of one lane, for a row that is inserted in the next
 // statement.
 const postgresUpsertKey = `INSERT INTO {key} AS k (lane, last_seq, first_seq, last_id, used_at)
 SELECT $1::bytea, c.us, c.us, $2::uuid, clock_timestamp() FROM (SELECT (extract(epoch from
   statement_timestamp())*1000000)::bigint AS us) c
-ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
-  used_at = excluded.used_at
+ON CONFLICT (lane) DO UPDATE SET last_seq = ` + postgresBefore + ` + 1, timeline = excluded.timeline,
+  prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at
 RETURNING last_seq`
 
 // The INSERT of a single event, which most transactions have, has no joins, and names only the
@@ -279,8 +285,8 @@ func postgresInsertOne(s shape) string {
 	const clock = "(extract(epoch from statement_timestamp())*1000000)::bigint"
 	return `WITH k AS (INSERT INTO {key} AS k (lane, last_seq, first_seq, last_id, used_at)
 VALUES (` + lane + ", " + clock + ", " + clock + `, $1::uuid, clock_timestamp())
-ON CONFLICT (lane) DO UPDATE SET last_seq = k.last_seq + 1, prev_id = k.last_id, last_id = excluded.last_id,
-  used_at = excluded.used_at
+ON CONFLICT (lane) DO UPDATE SET last_seq = ` + postgresBefore + ` + 1, timeline = excluded.timeline,
+  prev_id = k.last_id, last_id = excluded.last_id, used_at = excluded.used_at
 RETURNING lane, last_seq, first_seq, prev_id), e AS (` + insert + "SELECT " + strings.Join(values, ", ") +
 		" FROM k) SELECT lane, last_seq, first_seq, prev_id FROM k"
 }

@@ -152,6 +152,7 @@ func scanRelay(res core.Rows) (s core.RelayStatus, err error) {
 	if published != nil {
 		s.PublishedAt = time.UnixMicro(*published).UTC()
 	}
+	s.Ahead = max(0, s.SeenAt.Sub(time.UnixMicro(now)))
 	if s.Age = time.Duration(now-seen) * time.Microsecond; s.Age < 0 && s.Age >= -core.RelayAlive {
 		s.Age = 0 // another process wrote it since the statement began
 	}

@@ -176,6 +176,11 @@ func completePostgres(name string, t *atlas.Table) {
 			}
 		}
 	}
+	if name == "key" {
+		timeline := atlas.NewColumn("timeline").SetType(&atlas.StringType{T: "text"}).SetCollation("C")
+		t.AddColumns(timeline.SetDefault(&atlas.RawExpr{X: "CASE WHEN to_regproc('aurora_version') IS NULL THEN " +
+			"substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) ELSE '' END"}))
+	}
 }
 
 // collate makes PostgreSQL compare a text byte by byte.

@@ -175,3 +175,32 @@ func TestClockJumpsBackwards(t *testing.T) {
 		inKeyOrder(t, p.Publisher.Accepted())
 	})
 }
+
+// Another relay's heartbeat shows a clock that is 20 s ahead, as a node of a cluster may have. This
+// relay's leases last longer by that, of the fast path and of claims, so that the other relay does
+// not take over rows that are worked on.
+func TestLeaseIsLongerWhereAnotherClockIsAhead(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db testdb.DB) {
+		p := fixture.NewProcess(t, db, core.Config{Relay: relay.Config{PollInterval: 20 * time.Millisecond}})
+		fixture.NoError(t, p.Repository.Beat(t.Context(), core.Heartbeat{Node: "other", AllTopics: true}))
+		jump(t, db.Dialect, p.Pool, -20*time.Second)
+		p.Publisher.Block()
+		t.Cleanup(p.Publisher.Unblock)
+		p.Run()
+		longest := func(claim string) (seconds float64) {
+			fixture.NoError(t, p.Pool.QueryRowContext(t.Context(), "SELECT COALESCE(MAX("+map[core.Dialect]string{
+				core.Postgres: "extract(epoch FROM lease_until - clock_timestamp())",
+				core.MySQL:    "TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lease_until) / 1000000",
+				core.SQLite:   "lease_until / 1000000.0 - (julianday('now') - 2440587.5) * 86400",
+			}[db.Dialect]+"), 0) FROM outbox_event WHERE event_type = '"+claim+"'").Scan(&seconds))
+			return seconds
+		}
+		fixture.Await(t, "the lease of the fast path is longer", func() bool {
+			p.Publish(core.Event{Type: "hot"})
+			return longest("hot") > 20
+		})
+		fixture.MustExec(t, p.Pool, "UPDATE outbox_event SET event_type = 'cold', lease_until = NULL WHERE event_type = 'hot'")
+		fixture.Await(t, "the lease of a claim is longer", func() bool { return longest("cold") > 40 })
+	})
+}

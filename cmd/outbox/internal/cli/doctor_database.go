@@ -150,9 +150,59 @@ func (x *examination) clock(ctx context.Context) error {
 			"leases and due times are of the database's clock, times of events and logs of the services' clocks",
 			"synchronize both machines (chrony, systemd-timesyncd)")
 	}
+	if err := x.clocksOfRelays(ctx); err != nil {
+		return err
+	}
 	x.otherwise("the clocks agree")
 	return nil
 }
+
+// clocksOfRelays compares the clock with the heartbeats of relays. In a cluster they may have been
+// written at other nodes of the database, each with a clock of its own. A heartbeat in the future
+// tells at once. An old one tells if the next one is as old.
+func (x *examination) clocksOfRelays(ctx context.Context) error {
+	first, err := x.ob.Relays(ctx)
+	if err != nil {
+		return nil // the tables may be missing, which is another check's finding
+	}
+	tell := func(node string, by time.Duration, way string) {
+		x.warn(fmt.Sprintf("the database's clock at relay %s is %s %s", node, age(by), way),
+			"the nodes of the database differ: leases end too early, or events come late, by that much",
+			"synchronize the machines of the database (chrony, systemd-timesyncd)")
+	}
+	old := map[string]time.Time{}
+	for _, r := range first {
+		switch {
+		case r.Ahead > x.skew:
+			tell(r.Node, r.Ahead, "ahead")
+		case r.Age > heartbeatLate+x.skew && r.Age < time.Minute: // else its process is gone
+			old[r.Node] = r.SeenAt
+		}
+	}
+	for end := x.now().Add(heartbeatLate); len(old) > 0 && x.now().Before(end); {
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		now, err := x.ob.Relays(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range now {
+			if before, ok := old[r.Node]; ok && !before.Equal(r.SeenAt) {
+				delete(old, r.Node)
+				if r.Age > x.skew {
+					tell(r.Node, r.Age, "behind")
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// heartbeatLate is the longest time between two heartbeats of a relay, with some room.
+const heartbeatLate = 13 * time.Second
 
 func (x *examination) vacuum(ctx context.Context) error {
 	if x.db.dialect != core.Postgres {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +75,39 @@ func TestDoctor(t *testing.T) {
 		}
 		w.requireFinding(levelFailure, "tables", "outbox_event_dead")
 		w.require(w.run("doctor"), ExitUnhealthy, "fix: run `outbox migrate up`")
+	})
+}
+
+// The heartbeats of relays show the clocks of the nodes at which they were written.
+func TestDoctorClocksOfNodes(t *testing.T) {
+	migrated(t, func(w *world) {
+		w.relays("orders")
+		w.requireFinding(levelOK, "clock", "the clocks agree")
+		clockAt := func(seconds string) {
+			w.exec("UPDATE outbox_relay SET seen_at = " + fmt.Sprintf(map[core.Dialect]string{
+				core.Postgres: "clock_timestamp() + interval '%s second'",
+				core.MySQL:    "UTC_TIMESTAMP(6) + INTERVAL %s SECOND",
+				core.SQLite:   "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) + 1000000 * %s",
+			}[w.dialect], seconds))
+		}
+		clockAt("600")
+		w.requireFinding(levelWarning, "clock", " ahead")
+
+		clockAt("-20")
+		ctx, stop := context.WithCancel(w.Context())
+		var beats sync.WaitGroup
+		beats.Go(func() {
+			for ctx.Err() == nil {
+				clockAt("-20")
+				select {
+				case <-time.After(100 * time.Millisecond):
+				case <-ctx.Done():
+				}
+			}
+		})
+		w.requireFinding(levelWarning, "clock", "behind")
+		stop()
+		beats.Wait()
 	})
 }
 

@@ -55,14 +55,16 @@ CREATE INDEX IF NOT EXISTS {{name:event_dead}} ON {{event}} (id) WHERE status = 
 CREATE INDEX IF NOT EXISTS {{name:event_cause}} ON {{event}} (causation_id) WHERE causation_id IS NOT NULL;
 
 -- One row for each key in use: it gives out dense numbers in commit order. No column but the key is
--- indexed, so that its updates stay on the page.
+-- indexed, so that its updates stay on the page. timeline is PostgreSQL's, at the last number. Aurora
+-- has none. Where these functions are refused, drop the default's expression: SET DEFAULT ''.
 CREATE TABLE IF NOT EXISTS {{key}} (
     lane      bytea       NOT NULL PRIMARY KEY,
     last_seq  bigint      NOT NULL,
     first_seq bigint      NOT NULL,
     last_id   uuid,
     prev_id   uuid,
-    used_at   timestamptz NOT NULL
+    used_at   timestamptz NOT NULL,
+    timeline  text        COLLATE "C" NOT NULL DEFAULT CASE WHEN to_regproc('aurora_version') IS NULL THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) ELSE '' END
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 -- Changes of rows by people. detail is what an edit changed.

@@ -1,0 +1,74 @@
+package relay
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+const (
+	clocksDiffer = time.Second // a smaller difference is not worth a word
+	clocksKept   = time.Minute // a heartbeat does not show a difference each time
+)
+
+// clocks compares the clock of the database with the clocks of other relays. In a cluster whose nodes
+// all take writes, each node has a clock of its own: a node that is ahead sees the end of a lease too
+// early. So this relay's leases last longer, by as much as a node is ahead.
+type clocks struct {
+	ahead  atomic.Int64 // nanoseconds
+	looked time.Time    // the last look
+	until  time.Time    // ahead is given up then
+	seen   map[string]time.Time
+}
+
+// lease returns how long the database is told to lease a row for d.
+func (c *clocks) lease(d, longest time.Duration) time.Duration {
+	return min(d+time.Duration(c.ahead.Load()), longest)
+}
+
+// compareClocks looks at the heartbeats of other relays, which have the times of their nodes.
+func (r *engine) compareClocks(ctx context.Context) error {
+	relays, err := r.repo().Relays(ctx)
+	if err != nil {
+		return err
+	}
+	if by, of := r.life.clocks.look(time.Now(), relays, r.ob.Node); of != "" {
+		r.ob.Logger.Warn("outbox: another relay's node of the database has a clock that is ahead of this relay's node. "+
+			"Leases last longer by that, and events without the fast path that are inserted at that node come late. "+
+			"Synchronize the machines of the database (chrony, systemd-timesyncd)", "ahead", by, "relay", of)
+	}
+	return nil
+}
+
+// look returns the relay whose clock is ahead, and by how much at least, if that is news.
+func (c *clocks) look(now time.Time, relays []core.RelayStatus, node string) (by time.Duration, of string) {
+	since := time.Duration(0)
+	if !c.looked.IsZero() {
+		since = now.Sub(c.looked)
+	}
+	most, seen := time.Duration(0), make(map[string]time.Time, len(relays))
+	for _, other := range relays {
+		seen[other.Node] = other.SeenAt
+		if other.Node == node || other.Ahead < clocksDiffer || c.seen[other.Node].Equal(other.SeenAt) {
+			continue
+		}
+		// The heartbeat is at most as old as the last look: the clock may be ahead by that much more.
+		if ahead := other.Ahead + since; ahead > most {
+			most, by, of = ahead, other.Ahead, other.Node
+		}
+	}
+	c.looked, c.seen = now, seen
+	switch known := time.Duration(c.ahead.Load()); {
+	case most > 0:
+		c.ahead.Store(int64(most))
+		c.until = now.Add(clocksKept)
+		if known > 0 {
+			return 0, ""
+		}
+	case now.After(c.until):
+		c.ahead.Store(0)
+	}
+	return by, of
+}

@@ -1,0 +1,45 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ormoutbox/ormoutbox/core"
+)
+
+// A heartbeat shows that a clock is at least so much ahead, because the heartbeat may be as old as the
+// last look. Leases last longer by the most that the clock can be ahead.
+func TestLeasesLastLongerWhereAClockIsAhead(t *testing.T) {
+	t.Parallel()
+	const lease, longest = 10 * time.Second, time.Minute
+	now := time.Now()
+	other := func(seen, ahead time.Duration) []core.RelayStatus {
+		return []core.RelayStatus{
+			{Node: "own", SeenAt: now.Add(time.Hour), Ahead: time.Hour},
+			{Node: "other", SeenAt: now.Add(seen), Ahead: ahead},
+		}
+	}
+	var c clocks
+	for _, look := range []struct {
+		what        string
+		at          time.Duration
+		seen, ahead time.Duration
+		told        time.Duration
+		lease       time.Duration
+	}{
+		{"clocks agree", 0, 0, 0, 0, lease},
+		{"a heartbeat of this moment", 10 * time.Second, 10 * time.Second, 500 * time.Millisecond, 0, lease},
+		{"ahead", 20 * time.Second, 35 * time.Second, 15 * time.Second, 15 * time.Second, lease + 25*time.Second},
+		{"the same heartbeat", 25 * time.Second, 35 * time.Second, 10 * time.Second, 0, lease + 25*time.Second},
+		{"still ahead", 30 * time.Second, 45 * time.Second, 15 * time.Second, 0, lease + 20*time.Second},
+		{"far ahead", 40 * time.Second, 2 * time.Hour, time.Hour, 0, longest},
+		{"not seen", 50 * time.Second, 50 * time.Second, 0, 0, longest},
+		{"not seen for a minute", 101 * time.Second, 100 * time.Second, 0, 0, lease},
+		{"ahead again", 110 * time.Second, 130 * time.Second, 20 * time.Second, 20 * time.Second, lease + 29*time.Second},
+	} {
+		told, of := c.look(now.Add(look.at), other(look.seen, look.ahead), "own")
+		if told != look.told || (of != "") != (told > 0) || c.lease(lease, longest) != look.lease {
+			t.Errorf("%s: told %s of %q, lease %s; want %s and %s", look.what, told, of, c.lease(lease, longest), look.told, look.lease)
+		}
+	}
+}

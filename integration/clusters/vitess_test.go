@@ -3,6 +3,7 @@
 package clusters_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"strings"
@@ -94,6 +95,22 @@ func TestVitessUntracked(t *testing.T) {
 		}
 		n := fixture.Count(t, pool, "SELECT COUNT(*) FROM outbox_event")
 		fixture.Check(t, n == 1, "%s has %d events", db.DSN, n)
+	}
+}
+
+// After a statement that failed, vtgate is asked whether it still has the transaction, and has it.
+func TestVitessStatementFails(t *testing.T) {
+	for _, db := range append(testdb.VitessShards(t), testdb.Vitess(t)) {
+		for name, pool := range map[string]*sql.DB{"plain": db.Open(t), "connector": fixture.TrackedPool(t, db)} {
+			ob := fixture.NewOutbox(t, db, core.Config{})
+			err := sqltx.NewTransactor(pool, "").RunInTx(t.Context(), func(ctx context.Context, tx core.Tx) error {
+				_, err := tx.Exec(ctx, "DELETE FROM nothing")
+				fixture.Check(t, err != nil, "a table that does not exist is there")
+				_, err = ob.Publish(ctx, tx, core.Event{Type: "order.placed"})
+				return err
+			})
+			fixture.Check(t, err == nil, "%s, %s: %v", db.DSN, name, err)
+		}
 	}
 }
 

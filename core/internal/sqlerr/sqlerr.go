@@ -254,6 +254,10 @@ func CommitRefused(err error) bool {
 			s != "40003" // statement completion unknown
 	}
 	if n := MySQL(err); n != 0 {
+		// A Galera node that was cut off answers 1180 too. The others may have the transaction already.
+		if n == 1180 && strings.Contains(err.Error(), "provider status") {
+			return false
+		}
 		return oneOf(n, 1213, 1205, 1180, 1792, 1020, 3101)
 	}
 	if c := SQLite(err); c != 0 {

@@ -97,6 +97,11 @@ func TestJudgements(t *testing.T) {
 		{&mysql{Number: 1205}, false, false, false, true, true},
 		{&mysql{Number: 1020}, false, false, false, true, true},
 		{&mysql{Number: 3101}, false, false, false, true, true},
+		{&mysql{Number: 1180}, false, false, false, false, true},
+		{
+			fmt.Errorf("Error while appending streaming replication fragment(provider status: Not connected to Primary "+
+				"Component): %w", &mysql{Number: 1180}), false, false, false, false, false,
+		},
 		{&mysql{Number: 1146}, false, false, false, false, false},
 		{&mysql{Number: 1053}, false, false, false, false, false},
 		{&modernc{1555}, true, false, true, false, true},

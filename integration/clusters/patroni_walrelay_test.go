@@ -200,7 +200,7 @@ func TestPatroniFailoverSlot(t *testing.T) {
 		return w.log.count("the standby is ready for the slot") > 0
 	})
 	w.finish().Check(t)
-	if n := w.log.count("the slot is made again, and events"); n != 0 {
+	if n := w.log.count("events are published from the table"); n != 0 {
 		t.Errorf("the relay has repaired the slot %d times", n)
 	}
 }

@@ -56,6 +56,7 @@ func hosts(address *pgx.ConnConfig) (all []*pgx.ConnConfig) {
 		c.Host, c.Port, c.TLSConfig, c.Fallbacks = way.Host, way.Port, way.TLSConfig, nil
 		c.ValidateConnect, c.AfterConnect = nil, nil // target_session_attrs wants the primary
 		c.Tracer, c.ConnectTimeout = nil, askTimeout
+		c.DefaultQueryExecMode = pgx.QueryExecModeExec // a host may be a pooler
 		all = append(all, c)
 	}
 	if len(all) == 1 {

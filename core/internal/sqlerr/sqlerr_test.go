@@ -99,8 +99,8 @@ func TestJudgements(t *testing.T) {
 		{&mysql{Number: 3101}, false, false, false, true, true},
 		{&mysql{Number: 1180}, false, false, false, false, true},
 		{
-			fmt.Errorf("Error while appending streaming replication fragment(provider status: Not connected to Primary "+
-				"Component): %w", &mysql{Number: 1180}), false, false, false, false, false,
+			fmt.Errorf("streaming replication fragment(provider status: Not connected): %w", &mysql{Number: 1180}),
+			false, false, false, false, false,
 		},
 		{&mysql{Number: 1146}, false, false, false, false, false},
 		{&mysql{Number: 1053}, false, false, false, false, false},

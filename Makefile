@@ -117,16 +117,17 @@ axe: chromium ## have axe-core look at every page of the operators' page (needs 
 	tar xzf axe-core-$(AXE_VERSION).tgz package/axe.min.js
 	@cd integration && CGO_ENABLED=0 go test -tags axe -count 1 -run Axe ./ui
 
-# The clusters are started by the tests, on ports of their own. Then the suites of inbox, keys and
-# effects run on one node of a Galera cluster.
+# The tests start clusters of their own, but for Vitess. Then the suites of inbox, keys and effects run
+# on one node of a Galera cluster.
 .PHONY: test-clusters
-test-clusters: ## kill, stop and cut off nodes of clusters of databases under load, half an hour (TESTFLAGS=, e.g. '-run Galera')
-	@eval "$$(scripts/services up)"; export CGO_ENABLED=0; status=0; cd integration; \
+test-clusters: ## kill, stop and cut off nodes of clusters of databases under load, an hour (TESTFLAGS=, e.g. '-run Galera')
+	@eval "$$(scripts/services up)"; eval "$$(scripts/services up vitess)"; export CGO_ENABLED=0; status=0; cd integration; \
 	go test -tags clusters -count 1 -v -timeout 2h $(TESTFLAGS) ./clusters || status=$$?; \
+	go test -tags clusters -count 1 -timeout 30m -run Vitess ./cli || status=$$?; \
 	eval "$$(../scripts/services up galera)"; \
 	OUTBOX_TEST_DATABASES=mariadb OUTBOX_TEST_MARIADB="$$OUTBOX_TEST_GALERA1" \
 		go test -count 1 -p 1 -timeout 2h ./inbox ./once || status=$$?; \
-	../scripts/services down galera; exit $$status
+	../scripts/services down galera1 galera2 galera3 vitess; exit $$status
 
 .PHONY: test-languages
 test-languages: ## consumers in Python, Node and Java, with CloudEvents' SDKs and a schema registry (needs npm, Maven, a JDK)

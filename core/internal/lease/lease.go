@@ -70,15 +70,23 @@ func (k Keeper) beat(ctx context.Context, held time.Time, extend func(context.Co
 	}
 }
 
-// Record writes the end of the work, even if ctx has ended. It may write more than once.
+// Record writes the end of the work, even if ctx has ended. It may write more than once. Its error is
+// of the last write that failed before the time was over.
 func (k Keeper) Record(ctx context.Context, write func(context.Context) error) error {
 	const first, most = 10 * time.Millisecond, 250 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.Timeout)
 	defer cancel()
+	var last error
 	for pause := first; ; pause = min(2*pause, most) {
 		err := write(ctx)
-		if err == nil || k.Over(err) || !repeat.Sleep(ctx, repeat.Jitter(pause)) {
+		if err == nil || k.Over(err) {
 			return err
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		if !repeat.Sleep(ctx, repeat.Jitter(pause)) {
+			return last
 		}
 	}
 }

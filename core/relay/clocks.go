@@ -35,9 +35,9 @@ func (r *engine) compareClocks(ctx context.Context) error {
 		return err
 	}
 	if by, of := r.life.clocks.look(time.Now(), relays, r.ob.Node); of != "" {
-		r.ob.Logger.Warn("outbox: another relay's node of the database has a clock that is ahead of this relay's node. "+
-			"Leases last longer by that, and events without the fast path that are inserted at that node come late. "+
-			"Synchronize the machines of the database (chrony, systemd-timesyncd)", "ahead", by, "relay", of)
+		r.ob.Logger.Warn("outbox: another relay's node of the database has a clock that is ahead of this relay's "+
+			"node. Leases last longer by that, and events without the fast path that are inserted at that node come "+
+			"late. Synchronize the machines of the database (chrony, systemd-timesyncd)", "ahead", by, "relay", of)
 	}
 	return nil
 }

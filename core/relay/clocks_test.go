@@ -35,11 +35,19 @@ func TestLeasesLastLongerWhereAClockIsAhead(t *testing.T) {
 		{"far ahead", 40 * time.Second, 2 * time.Hour, time.Hour, 0, longest},
 		{"not seen", 50 * time.Second, 50 * time.Second, 0, 0, longest},
 		{"not seen for a minute", 101 * time.Second, 100 * time.Second, 0, 0, lease},
-		{"ahead again", 110 * time.Second, 130 * time.Second, 20 * time.Second, 20 * time.Second, lease + 29*time.Second},
+		{"again", 110 * time.Second, 130 * time.Second, 20 * time.Second, 20 * time.Second, lease + 29*time.Second},
 	} {
 		told, of := c.look(now.Add(look.at), other(look.seen, look.ahead), "own")
 		if told != look.told || (of != "") != (told > 0) || c.lease(lease, longest) != look.lease {
-			t.Errorf("%s: told %s of %q, lease %s; want %s and %s", look.what, told, of, c.lease(lease, longest), look.told, look.lease)
+			t.Errorf(
+				"%s: told %s of %q, lease %s; want %s and %s",
+				look.what,
+				told,
+				of,
+				c.lease(lease, longest),
+				look.told,
+				look.lease,
+			)
 		}
 	}
 }

@@ -107,7 +107,8 @@ func (b *emulatedAWS) requireTenAttributes(t *testing.T) {
 	d.Headers, d.TenantID, d.SchemaVersion, d.AggregateVersion, d.ReplayOf = nil, "", 0, 0, core.RowID{}
 	compact, err := watermillbridge.NewCompactMessage(t.Context(), d)
 	fixture.NoError(t, err)
-	for refused, msg := range map[bool]*message.Message{true: watermillbridge.NewMessage(t.Context(), d), false: compact} {
+	whole := watermillbridge.NewMessage(t.Context(), d)
+	for refused, msg := range map[bool]*message.Message{true: whole, false: compact} {
 		attributes := map[string]types.MessageAttributeValue{}
 		msg.Metadata[sqs.UUIDAttribute] = msg.UUID
 		for name, v := range msg.Metadata {
@@ -184,7 +185,9 @@ func (b *emulatedAWS) topic(t *testing.T) string {
 		})
 		fixture.NoError(t, err)
 		_, err = b.topics.Subscribe(t.Context(), &awssns.SubscribeInput{
-			TopicArn: made.TopicArn, Protocol: aws.String("sqs"), Endpoint: aws.String(attributes.Attributes["QueueArn"]),
+			TopicArn:   made.TopicArn,
+			Protocol:   aws.String("sqs"),
+			Endpoint:   aws.String(attributes.Attributes["QueueArn"]),
 			Attributes: map[string]string{"RawMessageDelivery": "true"},
 		})
 		fixture.NoError(t, err)

@@ -178,17 +178,18 @@ func TestKubernetes(t *testing.T) {
 	fixture.Check(t, code == 0 && strings.Contains(out, `"shop"`), "--check: exit code %d\n%s", code, out)
 	fixture.Check(t, slices.Contains(env, "OUTBOX_LISTEN=:"+portOf(c, c.LivenessProbe)), "%v is not the port", env)
 
-	early, env := start()
-	out, code = runs(t, early, append(env, "OUTBOX_LISTEN=127.0.0.1:0"))
-	fixture.Check(t, code == 1 && strings.Contains(out, "outbox migrate up"), "no tables: exit code %d\n%s", code, out)
+	cmd, env := start()
+	relay := startCommand(t, cmd, env...)
+	ready := c.ReadinessProbe.HTTPGet.Path
+	fixture.Await(t, "the relay says that the tables are missing", func() bool {
+		return relay.status(ready) == 503 && strings.Contains(relay.get(ready), "outbox migrate up")
+	})
 	for range 2 { // a Job may run twice
 		migrate, env := m.command(t, job, secrets)
 		out, code = runs(t, migrate, env)
 		fixture.Must(t, code == 0, "the Job: exit code %d\n%s", code, out)
 	}
 
-	cmd, env := start()
-	relay := startCommand(t, cmd, env...)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		fixture.Check(t, portOf(c, probe) == portOf(c, c.LivenessProbe), "two ports")
 		fixture.Await(t, probe.HTTPGet.Path+" answers", func() bool { return relay.status(probe.HTTPGet.Path) == 200 })

@@ -31,9 +31,17 @@ func TestGaleraClocksDiffer(t *testing.T) {
 	fixture.Check(t, ahead > 15 && ahead < 25, "node 2 is %f s ahead", ahead)
 
 	p := program{
-		Dialect: core.MySQL, Open: openMySQL, Write: withSQL,
-		Producers: []string{g.address(0)}, Relays: []string{g.address(1)}, Hot: true,
-		Relay: relay.Config{PollInterval: 200 * time.Millisecond, HotLease: 10 * time.Second, ClaimLease: 10 * time.Second},
+		Dialect:   core.MySQL,
+		Open:      openMySQL,
+		Write:     withSQL,
+		Producers: []string{g.address(0)},
+		Relays:    []string{g.address(1)},
+		Hot:       true,
+		Relay: relay.Config{
+			PollInterval: 200 * time.Millisecond,
+			HotLease:     10 * time.Second,
+			ClaimLease:   10 * time.Second,
+		},
 	}
 	p.createTables(t, p.Producers[0])
 	l := start(t, p)
@@ -41,7 +49,8 @@ func TestGaleraClocksDiffer(t *testing.T) {
 	fixture.AwaitIn(t, 2*time.Minute, "the producer's leases last longer", func() bool {
 		var longest float64
 		fixture.NoError(t, pool.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, "+
-			"UTC_TIMESTAMP(6), lease_until)), 0) / 1000000 FROM outbox_event WHERE claimed_by LIKE 'producer%'").Scan(&longest))
+			"UTC_TIMESTAMP(6), lease_until)), 0) / 1000000 FROM outbox_event "+
+			"WHERE claimed_by LIKE 'producer%'").Scan(&longest))
 		return longest > 20
 	})
 	l.AwaitCommits(0, 50) // what was inserted with short leases is published

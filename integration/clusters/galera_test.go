@@ -85,7 +85,7 @@ func (g galera) status(node int, name string) (value string) {
 		return ""
 	}
 	defer pool.Close()
-	_ = pool.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(new(string), &value) //nolint:noctx // see ReadTimeout
+	_ = pool.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(new(string), &value)
 	return value
 }
 

@@ -23,8 +23,13 @@ func TestLedger(t *testing.T) {
 				db := db.Another(t)
 				open := func(string) (*sql.DB, error) { return sql.OpenDB(db.Connector(t)), nil }
 				p := program{
-					Dialect: db.Dialect, Open: open, Write: write, Producers: []string{"", ""}, Relays: []string{"", ""},
-					Hot: name == "sql", Parts: 2,
+					Dialect:   db.Dialect,
+					Open:      open,
+					Write:     write,
+					Producers: []string{"", ""},
+					Relays:    []string{"", ""},
+					Hot:       name == "sql",
+					Parts:     2,
 				}
 				p.createTables(t, "")
 				l := start(t, p)
@@ -32,7 +37,12 @@ func TestLedger(t *testing.T) {
 					l.AwaitCommits(i, 100)
 				}
 				v := l.Finish("")
-				fixture.Check(t, v.Committed >= 200 && v.Lost+v.Ghosts+v.Disorder+v.SeqDisorder+v.Lies+v.Half == 0, "%+v", v)
+				fixture.Check(
+					t,
+					v.Committed >= 200 && v.Lost+v.Ghosts+v.Disorder+v.SeqDisorder+v.Lies+v.Half == 0,
+					"%+v",
+					v,
+				)
 
 				pool, err := open("")
 				fixture.NoError(t, err)
@@ -41,8 +51,13 @@ func TestLedger(t *testing.T) {
 				fixture.MustExec(t, pool, "INSERT INTO orders (id, k, n) VALUES ('more', '', 0)")
 				l.copies = append(l.copies, copyOf{ID: "late", Key: "key-0", N: 1, KeySeq: 1})
 				broken := l.judge(pool)
-				fixture.Check(t, broken.Lost == 1 && broken.Ghosts == 2 && broken.SeqDisorder == 1 && broken.Lies == 1 &&
-					broken.Half == 2, "%+v", broken)
+				fixture.Check(
+					t,
+					broken.Lost == 1 && broken.Ghosts == 2 && broken.SeqDisorder == 1 && broken.Lies == 1 &&
+						broken.Half == 2,
+					"%+v",
+					broken,
+				)
 			})
 		}
 	})

@@ -150,7 +150,9 @@ func start(t *testing.T, p program) *ledger {
 		fixture.NoError(t, err)
 		cfg := l.config(fmt.Sprintf("relay-%d", i), &l.byRelay[i])
 		l.run(func(ctx context.Context) error {
-			o, err := core.New(core.Config{Repository: repo, Node: cfg.Node, Publisher: cfg.Publisher, Relay: cfg.Relay})
+			o, err := core.New(
+				core.Config{Repository: repo, Node: cfg.Node, Publisher: cfg.Publisher, Relay: cfg.Relay},
+			)
 			if err != nil {
 				return err
 			}
@@ -275,7 +277,13 @@ func (l *ledger) work(tx transaction, id, key string) error {
 	if err := tx.Exec("INSERT INTO orders (id, k, n) VALUES (?, ?, ?)", id, key, n); err != nil {
 		return err
 	}
-	e := core.Event{Type: "counted", Topic: "counted", Key: key, Unordered: key == "", Payload: fmt.Appendf(nil, "%d %s", n, id)}
+	e := core.Event{
+		Type:      "counted",
+		Topic:     "counted",
+		Key:       key,
+		Unordered: key == "",
+		Payload:   fmt.Appendf(nil, "%d %s", n, id),
+	}
 	if err := tx.Publish(e); err != nil {
 		return err
 	}
@@ -283,7 +291,11 @@ func (l *ledger) work(tx transaction, id, key string) error {
 		if _, err := tx.Number("SELECT COUNT(*) FROM part WHERE order_id = ?", id); err != nil {
 			return err
 		}
-		if err := tx.Exec("INSERT INTO part (id, order_id) VALUES (?, ?)", fmt.Sprintf("%s-%d", id, i), id); err != nil {
+		if err := tx.Exec(
+			"INSERT INTO part (id, order_id) VALUES (?, ?)",
+			fmt.Sprintf("%s-%d", id, i),
+			id,
+		); err != nil {
 			return err
 		}
 	}

@@ -133,11 +133,12 @@ func (l *ledger) judge(pool *sql.DB) verdict {
 	}
 	for id, f := range l.told {
 		_, there := orders[id]
-		switch {
-		case f == unknown:
+		switch f {
+		case unknown:
 			v.Unknown++
-		case f == rolledBack:
+		case rolledBack:
 			v.Aborts++
+		case committed:
 		}
 		if f == committed && !there || f == rolledBack && there {
 			v.Lies++

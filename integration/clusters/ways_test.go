@@ -93,7 +93,7 @@ func placeholders(d core.Dialect, text string) string {
 
 // withGORM writes with GORM on its own pool and the plugin.
 func withGORM(d core.Dialect, pool *sql.DB, cfg adapter.Config) (producer, error) {
-	var dialector gorm.Dialector = gormmysql.New(gormmysql.Config{Conn: pool})
+	dialector := gormmysql.New(gormmysql.Config{Conn: pool})
 	if d == core.Postgres {
 		dialector = gormpostgres.New(gormpostgres.Config{Conn: pool})
 	}
@@ -106,7 +106,8 @@ func withGORM(d core.Dialect, pool *sql.DB, cfg adapter.Config) (producer, error
 		return producer{}, err
 	}
 	return producer{Run: plugin.Run, InTx: func(ctx context.Context, fn func(transaction) error) error {
-		return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return fn(&gormTransaction{ctx: ctx, tx: tx}) })
+		return db.WithContext(ctx).
+			Transaction(func(tx *gorm.DB) error { return fn(&gormTransaction{ctx: ctx, tx: tx}) })
 	}}, nil
 }
 

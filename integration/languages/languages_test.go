@@ -189,7 +189,8 @@ func (m message) requireSame(t *testing.T, got received, prefix, contentType str
 		"outbox_row_id": m.RowID.String(), "outbox_attempt": "1", "_watermill_message_uuid": m.ID,
 	})
 	for name, v := range map[string]string{
-		"partition_key": m.Key, "aggregate_type": m.AggregateType, "aggregate_id": m.AggregateID, "tenant_id": m.TenantID,
+		"partition_key": m.Key, "aggregate_type": m.AggregateType, "aggregate_id": m.AggregateID,
+		"tenant_id": m.TenantID,
 	} {
 		if v != "" {
 			want[name] = v

@@ -81,7 +81,8 @@ func TestSchemaRegistry(t *testing.T) {
 			}
 			var want map[string]any
 			fixture.NoError(t, json.Unmarshal([]byte(`{
-				"order.placed": {"order_id": "käse/8", "cents": 4200}, "order.paid": {"order_id": "käse/8", "cents": -1},
+				"order.placed": {"order_id": "käse/8", "cents": 4200},
+				"order.paid": {"order_id": "käse/8", "cents": -1},
 				"order.named": "Käse", "order.weighed": 1.5}`), &want))
 			fixture.Check(t, reflect.DeepEqual(got, want), "read %v\nwant %v", got, want)
 		})
@@ -98,7 +99,11 @@ func newTestCodec(t *testing.T, registry *sr.Client, subject string) *registryCo
 		fixture.NoError(t, err)
 		return registered.ID
 	}
-	codec.serde.Register(register(sr.Schema{Type: sr.TypeAvro, Schema: orderPaidSchema}), orderPaid{}, sr.EncodeFn(avro))
+	codec.serde.Register(
+		register(sr.Schema{Type: sr.TypeAvro, Schema: orderPaidSchema}),
+		orderPaid{},
+		sr.EncodeFn(avro),
+	)
 	// A file of our own with the messages of wrappers.proto. The registry of the test does not
 	// translate: this is the form that Confluent's clients ask for.
 	file := protodesc.ToFileDescriptorProto(wrapperspb.File_google_protobuf_wrappers_proto)

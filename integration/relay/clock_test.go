@@ -200,7 +200,8 @@ func TestLeaseIsLongerWhereAnotherClockIsAhead(t *testing.T) {
 			p.Publish(core.Event{Type: "hot"})
 			return longest("hot") > 20
 		})
-		fixture.MustExec(t, p.Pool, "UPDATE outbox_event SET event_type = 'cold', lease_until = NULL WHERE event_type = 'hot'")
+		fixture.MustExec(t, p.Pool, "UPDATE outbox_event SET event_type = 'cold', lease_until = NULL "+
+			"WHERE event_type = 'hot'")
 		fixture.Await(t, "the lease of a claim is longer", func() bool { return longest("cold") > 40 })
 	})
 }

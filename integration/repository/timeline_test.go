@@ -24,7 +24,8 @@ func TestNumbersFollowTheTimeline(t *testing.T) {
 			return req
 		}
 		failover := func(lost int) {
-			fixture.MustExec(t, pool, fmt.Sprintf("UPDATE outbox_key SET last_seq = last_seq - %d, timeline = '00000000'", lost))
+			old := fmt.Sprintf("UPDATE outbox_key SET last_seq = last_seq - %d, timeline = '00000000'", lost)
+			fixture.MustExec(t, pool, old)
 		}
 		last := commitRows(t, pool, repo, rows(3))[2].KeySeq
 		next := func(what string, number int64, dense bool) {
@@ -49,10 +50,12 @@ func TestNumbersFollowTheTimeline(t *testing.T) {
 			"WHERE key_seq < (SELECT last_seq FROM outbox_key)")
 		fixture.MustExec(t, pool, "UPDATE outbox_event SET status = 3, lane = NULL WHERE status = 0")
 		failover(2)
-		_, err := repo.Redrive(t.Context(), core.AdminRequest{IDs: []core.RowID{dead.Rows[0].ID}, Actor: "a", Reason: "r"})
+		req := core.AdminRequest{IDs: []core.RowID{dead.Rows[0].ID}, Actor: "a", Reason: "r"}
+		_, err := repo.Redrive(t.Context(), req)
 		fixture.NoError(t, err)
 		var number int64
-		fixture.NoError(t, pool.QueryRowContext(t.Context(), "SELECT key_seq FROM outbox_event WHERE status = 0").Scan(&number))
+		row := pool.QueryRowContext(t.Context(), "SELECT key_seq FROM outbox_event WHERE status = 0")
+		fixture.NoError(t, row.Scan(&number))
 		next("redriven", number, false)
 	})
 }

@@ -278,5 +278,6 @@ func TestEventsWaitForTheStandby(t *testing.T) {
 	fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
 	w.await(20)
 	w.wantRepeats("a", 20)
-	fixture.Check(t, len(w.copies("a")) == 20 && log.count("made again") == 0, "%d copies: %s", len(w.copies("a")), &log.buf)
+	copies := len(w.copies("a"))
+	fixture.Check(t, copies == 20 && log.count("made again") == 0, "%d copies: %s", copies, &log.buf)
 }

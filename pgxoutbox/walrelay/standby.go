@@ -2,9 +2,9 @@ package walrelay
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +26,7 @@ type Standby struct {
 // Standbys opens one connection to each host, and takes at most some seconds for each.
 func Standbys(ctx context.Context, address *pgx.ConnConfig, slot string) (all []Standby) {
 	for _, host := range hosts(address) {
-		s := Standby{Host: net.JoinHostPort(host.Host, fmt.Sprint(host.Port))}
+		s := Standby{Host: net.JoinHostPort(host.Host, strconv.FormatUint(uint64(host.Port), 10))}
 		standby, unready, err := askStandby(ctx, host, slot)
 		if err != nil {
 			standby, unready = true, "it cannot be asked: "+lastLine(err.Error())

@@ -166,7 +166,7 @@ func (s *listenSession) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notif
 	n, err := conn.WaitForNotification(waiting)
 	cancel()
 	if <-interrupted && err != nil && ctx.Err() == nil && !conn.IsClosed() {
-		return nil, nil //nolint:nilerr // the wait was interrupted, and has not failed
+		return nil, nil // the wait was interrupted, and has not failed
 	}
 	return n, err
 }

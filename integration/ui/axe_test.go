@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	. "github.com/chromedp/chromedp" //nolint:staticcheck // its steps read as a walk
+	. "github.com/chromedp/chromedp"
 
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"

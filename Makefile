@@ -293,7 +293,7 @@ tidy-check: ## fail when go mod tidy would change a module
 
 .PHONY: shellcheck
 shellcheck: ## check the scripts
-	@git ls-files -z | xargs -0 grep -lE '^#!/usr/bin/env bash' -- | xargs shellcheck
+	@git ls-files -z | xargs -0 grep -lE '^(#!/usr/bin/env|# shellcheck shell=)\s?bash' -- | xargs shellcheck
 
 .PHONY: ci
 ci: ## run every check that CI runs

@@ -150,6 +150,7 @@ func groupFaults(t *testing.T, g group, write way) {
 		Producers: []string{g.all(), g.all()}, Relays: []string{g.all(), g.all()},
 	}
 	p.createTables(t, g.all())
+	g.awaitTables(t)
 	l := start(t, p)
 	both := func() {
 		l.AwaitCommits(0, 200)
@@ -189,6 +190,24 @@ func groupFaults(t *testing.T, g group, write way) {
 	l.brokenConnections()
 }
 
+// awaitTables waits until every member takes part and has the tables. One that has not caught up does
+// not count for a majority.
+func (g group) awaitTables(t *testing.T) {
+	t.Helper()
+	for node := range g.nodes {
+		fixture.Await(t, "the member has the tables", func() bool {
+			if g.state(node) != "ONLINE" {
+				return false
+			}
+			pool, err := openMySQL(g.address(node))
+			fixture.NoError(t, err)
+			defer pool.Close()
+			var n int
+			return pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM counter").Scan(&n) == nil && n == keys
+		})
+	}
+}
+
 // Producers and relays write on several primaries, whose transactions conflict. That of a relay is
 // killed, and the other relay takes its events over.
 func severalPrimaries(t *testing.T, g group) {
@@ -201,15 +220,7 @@ func severalPrimaries(t *testing.T, g group) {
 		Producers: []string{g.address(0), g.address(1)}, Relays: []string{g.address(1), g.address(2)},
 	}
 	p.createTables(t, g.address(0))
-	for node := range g.nodes {
-		fixture.Await(t, "the member has the tables", func() bool {
-			pool, err := openMySQL(g.address(node))
-			fixture.NoError(t, err)
-			defer pool.Close()
-			var n int
-			return pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM counter").Scan(&n) == nil && n == keys
-		})
-	}
+	g.awaitTables(t)
 	l := start(t, p)
 	l.AwaitCommits(0, 300)
 	l.AwaitCommits(1, 300)

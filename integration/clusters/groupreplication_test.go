@@ -184,7 +184,9 @@ func groupFaults(t *testing.T, g group, write way) {
 		g.nodes[other].Resume(t)
 	}
 	both()
-	g.nodes[alone].Up(t)
+	for _, node := range g.nodes { // of the others, the one that went on first may have expelled the other
+		node.Up(t)
+	}
 	both()
 	l.Finish(g.all()).Check(t)
 	l.brokenConnections()

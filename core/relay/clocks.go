@@ -28,18 +28,18 @@ func (c *clocks) lease(d, longest time.Duration) time.Duration {
 	return min(d+time.Duration(c.ahead.Load()), longest)
 }
 
-// compareClocks looks at the heartbeats of other relays, which have the times of their nodes.
-func (r *engine) compareClocks(ctx context.Context) error {
+// compareClocks looks at the heartbeats of other relays, which have the times of their nodes. If they
+// cannot be read, the next heartbeat tries again.
+func (r *engine) compareClocks(ctx context.Context) {
 	relays, err := r.repo().Relays(ctx)
 	if err != nil {
-		return err
+		return
 	}
 	if by, of := r.life.clocks.look(time.Now(), relays, r.ob.Node); of != "" {
 		r.ob.Logger.Warn("outbox: another relay's node of the database has a clock that is ahead of this relay's "+
 			"node. Leases last longer by that, and events without the fast path that are inserted at that node come "+
 			"late. Synchronize the machines of the database (chrony, systemd-timesyncd)", "ahead", by, "relay", of)
 	}
-	return nil
 }
 
 // look returns the relay whose clock is ahead, and by how much at least, if that is news.

@@ -51,7 +51,7 @@ func (r *engine) beat(ctx context.Context) {
 		callCtx, cancel := context.WithTimeout(ctx, dbTimeout)
 		err := r.repo().Beat(callCtx, r.heartbeat())
 		if err == nil {
-			err = r.compareClocks(callCtx)
+			r.compareClocks(callCtx)
 		}
 		cancel()
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 	"github.com/ormoutbox/ormoutbox/integration/internal/fixture"
+	"github.com/ormoutbox/ormoutbox/integration/internal/longtest"
 	"github.com/ormoutbox/ormoutbox/integration/internal/testdb"
 	"github.com/ormoutbox/ormoutbox/integration/internal/wireproxy"
 )
@@ -55,9 +56,7 @@ var fleetKinds = []fleetKind{
 // A process with many outboxes takes little of their databases and of the machine, at its start and
 // at rest. The log is the table of docs/scaling.md.
 func TestFleet(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes a minute")
-	}
+	longtest.Mark(t)
 	t.Parallel()
 	_, err := program()
 	fixture.NoError(t, err)

@@ -71,6 +71,20 @@ func asPostgres(name string, args ...string) *exec.Cmd {
 	}, args...)...)
 }
 
+// startPair starts a server and its standby. The service and the relay of the world know both, and use
+// the one that can be written to.
+func startPair(t *testing.T) (server *fixture.PrivateServer, second *standby, w *world) {
+	t.Helper()
+	server = fixture.StartPrivate(t, "postgres18")
+	at, err := url.Parse(server.Address)
+	fixture.NoError(t, err)
+	second = startStandby(t, at)
+	db := testdb.DB{Name: "postgres18", Dialect: core.Postgres}
+	db.DSN = fmt.Sprintf("postgres://postgres@%s,127.0.0.1:%d%s?sslmode=disable&connect_timeout=5"+
+		"&target_session_attrs=read-write", at.Host, second.port, at.Path)
+	return server, second, newWorld(t, db)
+}
+
 // startStandby copies a server and starts the copy, which follows it.
 func startStandby(t *testing.T, primary *url.URL) *standby {
 	t.Helper()
@@ -120,15 +134,7 @@ func TestFailover(t *testing.T) {
 	t.Parallel()
 	for _, follows := range []bool{true, false} {
 		t.Run(fmt.Sprintf("slot follows %v", follows), func(t *testing.T) {
-			server := fixture.StartPrivate(t, "postgres18")
-			at, err := url.Parse(server.Address)
-			fixture.NoError(t, err)
-			second := startStandby(t, at)
-			// The service and the relay know both servers, and use the one that can be written to.
-			db := testdb.DB{Name: "postgres18", Dialect: core.Postgres}
-			db.DSN = fmt.Sprintf("postgres://postgres@%s,127.0.0.1:%d%s?sslmode=disable&connect_timeout=5"+
-				"&target_session_attrs=read-write", at.Host, second.port, at.Path)
-			w := newWorld(t, db)
+			server, second, w := startPair(t)
 			fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'")
 			fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")
 			cfg := w.quick()
@@ -191,14 +197,7 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 	t.Parallel()
 	for _, waits := range []bool{true, false} {
 		t.Run(fmt.Sprintf("waits for the standby %v", waits), func(t *testing.T) {
-			server := fixture.StartPrivate(t, "postgres18")
-			at, err := url.Parse(server.Address)
-			fixture.NoError(t, err)
-			second := startStandby(t, at)
-			db := testdb.DB{Name: "postgres18", Dialect: core.Postgres}
-			db.DSN = fmt.Sprintf("postgres://postgres@%s,127.0.0.1:%d%s?sslmode=disable&connect_timeout=5"+
-				"&target_session_attrs=read-write", at.Host, second.port, at.Path)
-			w := newWorld(t, db)
+			server, second, w := startPair(t)
 			if waits {
 				fixture.MustExec(t, w.service.Pool, "ALTER SYSTEM SET synchronized_standby_slots = 'standby'")
 				fixture.MustExec(t, w.service.Pool, "SELECT pg_reload_conf()")

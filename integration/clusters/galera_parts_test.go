@@ -146,6 +146,22 @@ func galeraRefusedEnd(t *testing.T, g galera) {
 	fixture.Check(t, fixture.Count(t, now, "SELECT COUNT(*) FROM outbox_event") == 0, "events are there")
 }
 
+// A node is killed, and another one is cut off, while messages and requests come twice to two nodes.
+func galeraConsumers(t *testing.T, g galera) {
+	createConsumerTables(t, core.MySQL, g.pool(t, 0))
+	g.catchUp(t)
+	c := startConsumers(t, core.MySQL, g.pool(t, 0), g.pool(t, 1))
+	c.Await(0.2)
+	g.nodes[1].Kill(t)
+	c.AwaitRefused(1)
+	g.nodes[1].Up(t)
+	c.Await(0.5)
+	g.isolate(t, 0)
+	c.AwaitRefused(0)
+	g.reunite(t, 0)
+	c.Finish(g.pool(t, 2, current))
+}
+
 // Run warns in each way to write, if the driver sends prepared statements.
 func galeraWarnings(t *testing.T, g galera) {
 	pool := g.pool(t, 0)

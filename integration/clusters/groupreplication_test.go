@@ -41,7 +41,8 @@ func TestGroupReplication(t *testing.T) {
 	}
 	part(1, "faults, database/sql", func(t *testing.T, g group) { groupFaults(t, g, withSQL) })
 	part(2, "faults, GORM", func(t *testing.T, g group) { groupFaults(t, g, withGORM) })
-	part(3, "several primaries", severalPrimaries)
+	part(3, "consumers", groupConsumers)
+	part(4, "several primaries", severalPrimaries)
 }
 
 func (g group) address(node int) string {
@@ -190,6 +191,31 @@ func groupFaults(t *testing.T, g group, write way) {
 	both()
 	l.Finish(g.all()).Check(t)
 	l.brokenConnections()
+}
+
+// The primary is killed, and the next one hangs, while messages and requests come more than once.
+func groupConsumers(t *testing.T, g group) {
+	pool := func() *sql.DB {
+		pool, err := openPrimary(g.all())
+		fixture.NoError(t, err)
+		t.Cleanup(func() { _ = pool.Close() })
+		return pool
+	}
+	createConsumerTables(t, core.MySQL, pool())
+	g.awaitTables(t)
+	c := startConsumers(t, core.MySQL, pool(), pool())
+	c.Await(0.2)
+	killed := g.primary(t)
+	g.nodes[killed].Kill(t)
+	c.Await(0.5)
+	g.nodes[killed].Up(t)
+	c.Await(0.6)
+	hung := g.primary(t)
+	g.nodes[hung].Pause(t)
+	c.Await(0.9)
+	g.nodes[hung].Resume(t)
+	g.nodes[hung].Up(t)
+	c.Finish(pool())
 }
 
 // awaitTables waits until every member takes part and has the tables. One that has not caught up does

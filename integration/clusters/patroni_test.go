@@ -3,6 +3,7 @@
 package clusters_test
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
@@ -77,6 +78,39 @@ func TestPatroni(t *testing.T) {
 			v.Check(t)
 		})
 	}
+}
+
+// The leader is switched over, killed and stopped, while messages and requests come more than once, by
+// the addresses of all nodes and by HAProxy.
+func TestPatroniConsumers(t *testing.T) {
+	p := startPatroni(t)
+	p.synchronous(true)
+	nodes, haproxy, _ := p.database("consumers")
+	pool := func(address string) *sql.DB {
+		pool, err := open(address)
+		fixture.NoError(t, err)
+		t.Cleanup(func() { _ = pool.Close() })
+		return pool
+	}
+	createConsumerTables(t, core.Postgres, pool(nodes))
+	c := startConsumers(t, core.Postgres, pool(nodes), pool(haproxy))
+	c.Await(0.2)
+	old := p.leader()
+	p.switchover()
+	c.Await(0.4)
+	p.awaitFollower(old, true)
+	old = p.leader()
+	p.nodes[old].Kill(t)
+	p.await(1-old, "primary")
+	c.Await(0.6)
+	p.nodes[old].Up(t)
+	p.awaitFollower(old, true)
+	old = p.leader()
+	p.nodes[old].Pause(t)
+	p.await(1-old, "primary")
+	c.Await(0.8)
+	p.nodes[old].Resume(t)
+	c.Finish(pool(nodes))
 }
 
 // The leader is killed after it has committed what it did not send to its standby. Those commits are

@@ -24,7 +24,7 @@ func TestVitessIsKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := fixture.StartPrivateSet(t, "mysql", "vitess")[1]
 			p := program{
-				Dialect: core.MySQL, Open: func(address string) (*sql.DB, error) { return sql.Open("mysql", address) },
+				Dialect: core.MySQL, Open: openMySQL,
 				Write: write, Producers: []string{server.Address, server.Address},
 				Relays: []string{server.Address, server.Address}, Hot: name == "gorm", Parts: 2,
 			}
@@ -44,6 +44,26 @@ func TestVitessIsKilled(t *testing.T) {
 			l.Finish(server.Address).Check(t)
 		})
 	}
+}
+
+// Vitess is killed while messages and requests come more than once.
+func TestVitessConsumers(t *testing.T) {
+	server := fixture.StartPrivateSet(t, "mysql", "vitess")[1]
+	pool := func() *sql.DB {
+		pool, err := openMySQL(server.Address)
+		fixture.NoError(t, err)
+		t.Cleanup(func() { _ = pool.Close() })
+		return pool
+	}
+	createConsumerTables(t, core.MySQL, pool())
+	c := startConsumers(t, core.MySQL, pool(), pool())
+	for _, part := range []float64{0.2, 0.6} {
+		c.Await(part)
+		server.Kill(t)
+		c.AwaitRefused(0)
+		server.Up(t)
+	}
+	c.Finish(pool())
 }
 
 // Run warns of a shard to which the driver sends prepared statements: no relay can read there. It does

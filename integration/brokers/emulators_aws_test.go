@@ -34,26 +34,18 @@ import (
 	"github.com/ormoutbox/ormoutbox/watermillbridge"
 )
 
-type awsKind int
-
-const (
-	awsFIFO awsKind = iota
-	awsTopics
-	awsStandard
-)
-
 const (
 	awsRegion = "eu-central-1"
 	awsOfMoto = "123456789012" // its account
 )
 
-// emulatedAWS is an emulator of AWS as a process of the test: FIFO queues, FIFO topics with a
-// subscription that gets raw messages, or standard queues.
+// emulatedAWS is an emulator of AWS as a process of the test: its queues, or its topics with a
+// subscription that gets raw messages.
 type emulatedAWS struct {
-	address string
-	kind    awsKind
-	queues  *awssqs.Client
-	topics  *awssns.Client
+	address    string
+	sns, fifos bool
+	queues     *awssqs.Client
+	topics     *awssns.Client
 
 	mu  sync.Mutex
 	got map[string][]heldMessage
@@ -74,25 +66,24 @@ func TestAWSEmulators(t *testing.T) {
 		return []string{filepath.Join(libraries, "venv", "bin", "moto_server"), "-H", "127.0.0.1", "-p", port}
 	}
 	queues, others := startAWS(t, elasticMQ), startAWS(t, moto)
-	standard := clouds()[0]
-	standard.unordered, standard.recognises = true, false
-	for name, c := range map[string]struct {
-		address string
-		kind    awsKind
-		does    features
-	}{
-		"ElasticMQ, SQS FIFO": {queues, awsFIFO, clouds()[0]}, "ElasticMQ, SQS": {queues, awsStandard, standard},
-		"moto, SQS FIFO": {others, awsFIFO, clouds()[0]}, "moto, SNS FIFO": {others, awsTopics, clouds()[1]},
+	for name, b := range map[string]*emulatedAWS{
+		"ElasticMQ, SQS FIFO": {address: queues, fifos: true}, "ElasticMQ, SQS": {address: queues},
+		"moto, SQS FIFO": {address: others, fifos: true}, "moto, SNS FIFO": {address: others, sns: true, fifos: true},
+		"moto, SNS": {address: others, sns: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newEmulatedAWS(c.address, c.kind)
-			suite.TestPublisher(t, c.does.harness(func(*testing.T) broker { return b }))
+			does := clouds()[0] // SNS differs only in how it is opened
+			does.unordered, does.recognises = !b.fifos, b.fifos
+			b.open()
+			suite.TestPublisher(t, does.harness(func(*testing.T) broker { return b }))
 		})
 	}
 	t.Run("ElasticMQ, attributes", func(t *testing.T) { // moto does not count them
 		t.Parallel()
-		newEmulatedAWS(queues, awsFIFO).requireTenAttributes(t)
+		b := &emulatedAWS{address: queues, fifos: true}
+		b.open()
+		b.requireTenAttributes(t)
 	})
 }
 
@@ -153,10 +144,9 @@ func startAWS(t *testing.T, command func(port string) []string) string {
 	return address
 }
 
-func newEmulatedAWS(address string, kind awsKind) *emulatedAWS {
-	b := &emulatedAWS{address: address, kind: kind, got: map[string][]heldMessage{}}
-	b.queues, b.topics = awssqs.NewFromConfig(b.config(address)), awssns.NewFromConfig(b.config(address))
-	return b
+func (b *emulatedAWS) open() {
+	b.got = map[string][]heldMessage{}
+	b.queues, b.topics = awssqs.NewFromConfig(b.config(b.address)), awssns.NewFromConfig(b.config(b.address))
 }
 
 func (b *emulatedAWS) config(address string) aws.Config {
@@ -169,16 +159,16 @@ func (b *emulatedAWS) config(address string) aws.Config {
 func (b *emulatedAWS) topic(t *testing.T) string {
 	t.Helper()
 	topic := "it-" + core.NewEventID()
-	in := &awssqs.CreateQueueInput{QueueName: aws.String(b.queue(topic))}
-	if b.kind != awsStandard {
-		in.Attributes = map[string]string{"FifoQueue": "true"}
+	ofQueue := &awssqs.CreateQueueInput{QueueName: aws.String(b.queue(topic))}
+	ofTopic := &awssns.CreateTopicInput{Name: aws.String(b.name(topic))}
+	if b.fifos {
+		ofQueue.Attributes = map[string]string{"FifoQueue": "true"}
+		ofTopic.Attributes = map[string]string{"FifoTopic": "true"}
 	}
-	queue, err := b.queues.CreateQueue(t.Context(), in)
+	queue, err := b.queues.CreateQueue(t.Context(), ofQueue)
 	fixture.NoError(t, err)
-	if b.kind == awsTopics {
-		made, err := b.topics.CreateTopic(t.Context(), &awssns.CreateTopicInput{
-			Name: aws.String(fifo(topic)), Attributes: map[string]string{"FifoTopic": "true"},
-		})
+	if b.sns {
+		made, err := b.topics.CreateTopic(t.Context(), ofTopic)
 		fixture.NoError(t, err)
 		attributes, err := b.queues.GetQueueAttributes(t.Context(), &awssqs.GetQueueAttributesInput{
 			QueueUrl: queue.QueueUrl, AttributeNames: []types.QueueAttributeName{"QueueArn"},
@@ -195,42 +185,60 @@ func (b *emulatedAWS) topic(t *testing.T) string {
 	return topic
 }
 
+func (b *emulatedAWS) name(topic string) string {
+	if b.fifos {
+		return fifo(topic)
+	}
+	return topic
+}
+
 // queue is the queue in which the messages of a topic arrive.
 func (b *emulatedAWS) queue(topic string) string {
-	switch b.kind {
-	case awsTopics:
-		return "behind-" + fifo(topic)
-	case awsStandard:
-		return topic
+	if b.sns {
+		return "behind-" + b.name(topic)
 	}
-	return fifo(topic)
+	return b.name(topic)
 }
 
 func (b *emulatedAWS) at(t *testing.T, address string) publisher {
 	t.Helper()
+	arns, err := sns.NewGenerateArnTopicResolver(awsOfMoto, awsRegion)
+	fixture.NoError(t, err)
 	var p *watermillbridge.Publisher
-	var err error
-	switch b.kind {
-	case awsFIFO:
-		p, err = newSQS(b.config(address))
-	case awsTopics:
-		arns, failure := sns.NewGenerateArnTopicResolver(awsOfMoto, awsRegion)
-		fixture.NoError(t, failure)
+	switch {
+	case b.fifos && b.sns:
 		p, err = newSNS(b.config(address), arns)
-	case awsStandard:
-		patient := impatient(b.config(address)) // this queue stores a copy if a slow machine is given up
-		patient.HTTPClient = awshttp.NewBuildableClient().WithTimeout(20 * time.Second)
-		queues, failure := sqs.NewPublisher(sqs.PublisherConfig{
-			AWSConfig: patient, DoNotCreateQueueIfNotExists: true,
-		}, watermill.NopLogger{})
-		fixture.NoError(t, failure)
-		cfg := awsConfig
-		cfg.Topic, cfg.Marshal = nil, watermillbridge.NewCompactMessage
-		p, err = watermillbridge.NewPublisher(queues, cfg)
+	case b.fifos:
+		p, err = newSQS(b.config(address))
+	default:
+		p, err = b.standard(address, arns)
 	}
 	fixture.NoError(t, err)
 	topics.CloseAtEnd(t, p)
 	return p
+}
+
+// standard publishes to standard topics or queues, which know no groups and recognise no copies.
+func (b *emulatedAWS) standard(address string, arns sns.TopicResolver) (*watermillbridge.Publisher, error) {
+	patient := impatient(b.config(address)) // a copy is stored if a slow machine is given up
+	patient.HTTPClient = awshttp.NewBuildableClient().WithTimeout(20 * time.Second)
+	cfg := awsConfig
+	cfg.Topic, cfg.Marshal = nil, watermillbridge.NewCompactMessage
+	var to message.Publisher
+	var err error
+	if b.sns {
+		to, err = sns.NewPublisher(sns.PublisherConfig{
+			AWSConfig: patient, DoNotCreateTopicIfNotExists: true, TopicResolver: arns,
+		}, watermill.NopLogger{})
+	} else {
+		to, err = sqs.NewPublisher(sqs.PublisherConfig{
+			AWSConfig: patient, DoNotCreateQueueIfNotExists: true,
+		}, watermill.NopLogger{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return watermillbridge.NewPublisher(to, cfg)
 }
 
 func (b *emulatedAWS) publisher(t *testing.T, _ time.Duration) publisher {

@@ -47,7 +47,7 @@ var packages = func() map[string]string {
 		"cmp", "context", "database/sql", "database/sql/driver", "encoding/json", "errors", "fmt", "io", "log",
 		"log/slog", "net/http", "net/netip", "os", "os/signal", "strings", "syscall", "testing", "time",
 		"entgo.io/ent/dialect", "entgo.io/ent/dialect/sql/schema",
-		"crypto/tls", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/sr",
+		"crypto/tls", "github.com/twmb/franz-go/pkg/kgo",
 		"github.com/IBM/sarama", "github.com/uptrace/bun", "github.com/uptrace/bun/driver/pgdriver", "gorm.io/gorm",
 		"gorm.io/gorm/clause", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/promhttp", "go.opentelemetry.io/otel",

@@ -1,5 +1,0 @@
-package page
-
-type OrderPlaced struct{}
-
-const orderPlacedSchema = ""

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -19,13 +20,20 @@ const (
 type clocks struct {
 	ahead  atomic.Int64 // nanoseconds
 	looked time.Time    // the last look
-	until  time.Time    // ahead is given up then
 	seen   map[string]time.Time
+	others map[string]clock // those that are ahead
 }
 
-// lease returns how long the database is told to lease a row for d.
+// clock is the clock of another relay's node.
+type clock struct {
+	ahead time.Duration
+	until time.Time // it is forgotten then
+}
+
+// lease returns how long the database is told to lease a row for d. It stays far below longest,
+// because a node that is behind must not take the lease for one that is too long.
 func (c *clocks) lease(d, longest time.Duration) time.Duration {
-	return min(d+time.Duration(c.ahead.Load()), longest)
+	return d + min(time.Duration(c.ahead.Load()), (longest-d)/2)
 }
 
 // compareClocks looks at the heartbeats of other relays, which have the times of their nodes. If they
@@ -48,27 +56,29 @@ func (c *clocks) look(now time.Time, relays []core.RelayStatus, node string) (by
 	if !c.looked.IsZero() {
 		since = now.Sub(c.looked)
 	}
-	most, seen := time.Duration(0), make(map[string]time.Time, len(relays))
+	if c.others == nil {
+		c.others = map[string]clock{}
+	}
+	seen := make(map[string]time.Time, len(relays))
 	for _, other := range relays {
 		seen[other.Node] = other.SeenAt
 		if other.Node == node || other.Ahead < clocksDiffer || c.seen[other.Node].Equal(other.SeenAt) {
 			continue
 		}
 		// The heartbeat is at most as old as the last look: the clock may be ahead by that much more.
-		if ahead := other.Ahead + since; ahead > most {
-			most, by, of = ahead, other.Ahead, other.Node
+		c.others[other.Node] = clock{ahead: other.Ahead + since, until: now.Add(clocksKept)}
+		if other.Ahead > by {
+			by, of = other.Ahead, other.Node
 		}
 	}
+	maps.DeleteFunc(c.others, func(_ string, other clock) bool { return now.After(other.until) })
+	most := time.Duration(0)
+	for _, other := range c.others {
+		most = max(most, other.ahead)
+	}
 	c.looked, c.seen = now, seen
-	switch known := time.Duration(c.ahead.Load()); {
-	case most > 0:
-		c.ahead.Store(int64(most))
-		c.until = now.Add(clocksKept)
-		if known > 0 {
-			return 0, ""
-		}
-	case now.After(c.until):
-		c.ahead.Store(0)
+	if c.ahead.Swap(int64(most)) > 0 {
+		return 0, ""
 	}
 	return by, of
 }

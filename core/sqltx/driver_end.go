@@ -22,14 +22,7 @@ func (t endingTx) Commit() error { return t.ended(t.Tx.Commit()) }
 func (t endingTx) Rollback() error { return t.ended(t.Tx.Rollback()) }
 
 func (t endingTx) ended(err error) error {
-	if err == nil {
-		return nil
-	}
-	state := stateUnknown
-	if ask := stateOf(t.conn); ask != nil {
-		state = ask()
-	}
-	if mayBeOpen(core.MySQL, err, state) {
+	if err != nil && mayBeOpen(core.MySQL, err, stateNow(t.conn)) {
 		_ = t.conn.Close() // database/sql holds the connection, and drops it
 	}
 	return err

@@ -69,6 +69,14 @@ func stateOf(conn driver.Conn) func() txState {
 	return nil
 }
 
+// stateNow asks a driver once.
+func stateNow(conn driver.Conn) txState {
+	if ask := stateOf(conn); ask != nil {
+		return ask()
+	}
+	return stateUnknown
+}
+
 const mysqlDriver = "github.com/go-sql-driver/mysql"
 
 // isMySQLDriver reports whether a type is the connection of go-sql-driver/mysql.
@@ -80,11 +88,7 @@ func isMySQLDriver(t reflect.Type) bool {
 // go-sql-driver/mysql: the other databases refuse statements after the end of a transaction. A node
 // of a Galera cluster does not if it executes a prepared statement meanwhile.
 func stateInTx(ctx context.Context, conn TxConn) (state txState) {
-	inMySQL(ctx, conn, func(_ *sql.Tx, own driver.Conn) {
-		if ask := stateOf(own); ask != nil {
-			state = ask()
-		}
-	})
+	inMySQL(ctx, conn, func(_ *sql.Tx, own driver.Conn) { state = stateNow(own) })
 	return state
 }
 

@@ -15,10 +15,7 @@ func TestLeasesLastLongerWhereAClockIsAhead(t *testing.T) {
 	const lease, longest = 10 * time.Second, 2 * time.Minute
 	now := time.Now()
 	other := func(seen, ahead time.Duration) []core.RelayStatus {
-		return []core.RelayStatus{
-			{Node: "own", SeenAt: now.Add(time.Hour), Ahead: time.Hour},
-			{Node: "other", SeenAt: now.Add(seen), Ahead: ahead},
-		}
+		return []core.RelayStatus{{Node: "other", SeenAt: now.Add(seen), Ahead: ahead}}
 	}
 	var c clocks
 	for _, look := range []struct {
@@ -38,7 +35,7 @@ func TestLeasesLastLongerWhereAClockIsAhead(t *testing.T) {
 		{"not seen for a minute", 101 * time.Second, 100 * time.Second, 0, 0, lease},
 		{"again", 110 * time.Second, 130 * time.Second, 20 * time.Second, 20 * time.Second, lease + 29*time.Second},
 	} {
-		told, of := c.look(now.Add(look.at), other(look.seen, look.ahead), "own")
+		told, of := c.look(now.Add(look.at), other(look.seen, look.ahead))
 		if told != look.told || (of != "") != (told > 0) || c.lease(lease, longest) != look.lease {
 			t.Errorf(
 				"%s: told %s of %q, lease %s; want %s and %s",
@@ -78,7 +75,7 @@ func TestLeasesLastLongerByTheClockThatIsMostAhead(t *testing.T) {
 			{Node: "absurd", SeenAt: now.AddDate(300, 0, 0), Ahead: math.MaxInt64},
 		}, lease + (longest-lease)/2},
 	} {
-		c.look(now.Add(look.at), look.relays, "own")
+		c.look(now.Add(look.at), look.relays)
 		if got := c.lease(lease, longest); got != look.lease {
 			t.Errorf("%s: lease %s, want %s", look.what, got, look.lease)
 		}

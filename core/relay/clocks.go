@@ -14,10 +14,10 @@ const (
 	clocksKept   = time.Minute // a heartbeat does not show a difference each time
 )
 
-// clocks compares the clock of the database with the heartbeats of all relays. In a cluster whose nodes
-// all take writes, each node has a clock of its own: a node that is ahead sees the end of a lease too
-// early. So this relay's leases last longer, by as much as a node is ahead. The pool of one relay may
-// lead to several nodes, so its own heartbeats count too.
+// clocks compares the clock of the database with the heartbeats of all relays. In a cluster whose
+// nodes all take writes, each node has a clock of its own: a node that is ahead sees the end of a
+// lease too early. So this relay's leases last longer, by as much as a node is ahead. The pool of one
+// relay may lead to several nodes, so its own heartbeats count too.
 type clocks struct {
 	ahead  atomic.Int64 // nanoseconds
 	looked time.Time    // the last look
@@ -37,8 +37,8 @@ func (c *clocks) lease(d, longest time.Duration) time.Duration {
 	return d + min(time.Duration(c.ahead.Load()), (longest-d)/2)
 }
 
-// compareClocks looks at the heartbeats, which have the times of the nodes. If they cannot be read, the
-// next heartbeat tries again.
+// compareClocks looks at the heartbeats, which have the times of the nodes. If they cannot be read,
+// the next heartbeat tries again.
 func (r *engine) compareClocks(ctx context.Context) {
 	relays, err := r.repo().Relays(ctx)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestLeasesLastLongerWhereAClockIsAhead(t *testing.T) {
 	}
 }
 
-// Each relay's clock counts by itself, as long as its heartbeats do not show it again. The difference
+// Each relay's clock counts by itself, for a minute after a heartbeat that shows it. The difference
 // may be absurd.
 func TestLeasesLastLongerByTheClockThatIsMostAhead(t *testing.T) {
 	t.Parallel()

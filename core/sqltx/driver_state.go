@@ -92,8 +92,8 @@ func stateInTx(ctx context.Context, conn TxConn) (state txState) {
 	return state
 }
 
-// inMySQL calls fn with the connection of a transaction of go-sql-driver/mysql. database/sql converts
-// arguments while it holds the connection, and nobody can end the transaction meanwhile.
+// inMySQL calls fn with the connection of a transaction of go-sql-driver/mysql. database/sql
+// converts arguments while it holds the connection, and nobody can end the transaction meanwhile.
 func inMySQL(ctx context.Context, conn TxConn, fn func(tx *sql.Tx, own driver.Conn)) {
 	tx := sqlTx(conn)
 	if tx == nil {

@@ -8,9 +8,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// While the position cannot be written down, the session leaves now and then, and publishes between.
+// While the position cannot be written down, the session leaves now and then, and publishes
+// between.
 func TestKeeperLeaves(t *testing.T) {
-	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/x?sslmode=disable") // nobody listens
+	// nobody listens there
+	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/x?sslmode=disable")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,8 +101,8 @@ func (k *keeper) write(ctx context.Context, done pglogrepl.LSN, answered int, re
   repairing = repairing AND NOT $6::boolean, checkpoint = COALESCE($4::text::xid8, checkpoint),
   checkpoint_at = CASE WHEN $4::text IS NULL THEN checkpoint_at
     ELSE clock_timestamp() - $5::bigint * interval '1 microsecond' END
-WHERE `+leads(k.timeline), k.cfg.Slot, k.epoch, done.String(), checkpoint, age.Microseconds(),
-		repaired)
+WHERE `+leads(k.timeline)+" AND confirmed >= $7::text::pg_lsn", k.cfg.Slot, k.epoch, done.String(), checkpoint,
+		age.Microseconds(), repaired, pglogrepl.LSN(k.confirmed.Load()).String())
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -13,62 +14,72 @@ const (
 	clocksKept   = time.Minute // a heartbeat does not show a difference each time
 )
 
-// clocks compares the clock of the database with the clocks of other relays. In a cluster whose nodes
-// all take writes, each node has a clock of its own: a node that is ahead sees the end of a lease too
-// early. So this relay's leases last longer, by as much as a node is ahead.
+// clocks compares the clock of the database with the heartbeats of all relays. In a cluster whose
+// nodes all take writes, each node has a clock of its own: a node that is ahead sees the end of a
+// lease too early. So this relay's leases last longer, by as much as a node is ahead. The pool of one
+// relay may lead to several nodes, so its own heartbeats count too.
 type clocks struct {
 	ahead  atomic.Int64 // nanoseconds
 	looked time.Time    // the last look
-	until  time.Time    // ahead is given up then
 	seen   map[string]time.Time
+	faster map[string]clock // by relay
 }
 
-// lease returns how long the database is told to lease a row for d.
+// clock is the clock of the node to which a relay has written.
+type clock struct {
+	ahead time.Duration
+	until time.Time // it is forgotten then
+}
+
+// lease returns how long the database is told to lease a row for d. It stays far below longest,
+// because a node that is behind must not take the lease for one that is too long.
 func (c *clocks) lease(d, longest time.Duration) time.Duration {
-	return min(d+time.Duration(c.ahead.Load()), longest)
+	return d + min(time.Duration(c.ahead.Load()), (longest-d)/2)
 }
 
-// compareClocks looks at the heartbeats of other relays, which have the times of their nodes. If they
-// cannot be read, the next heartbeat tries again.
+// compareClocks looks at the heartbeats, which have the times of the nodes. If they cannot be read,
+// the next heartbeat tries again.
 func (r *engine) compareClocks(ctx context.Context) {
 	relays, err := r.repo().Relays(ctx)
 	if err != nil {
 		return
 	}
-	if by, of := r.life.clocks.look(time.Now(), relays, r.ob.Node); of != "" {
-		r.ob.Logger.Warn("outbox: another relay's node of the database has a clock that is ahead of this relay's "+
-			"node. Leases last longer by that, and events without the fast path that are inserted at that node come "+
-			"late. Synchronize the machines of the database (chrony, systemd-timesyncd)", "ahead", by, "relay", of)
+	if by, of := r.life.clocks.look(time.Now(), relays); of != "" {
+		r.ob.Logger.Warn("outbox: the clock of a relay's node of the database is ahead of another node's. Leases last "+
+			"longer by that, and events without the fast path that are inserted at that node come late. Synchronize "+
+			"the machines of the database (chrony, systemd-timesyncd)", "ahead", by, "relay", of)
 	}
 }
 
 // look returns the relay whose clock is ahead, and by how much at least, if that is news.
-func (c *clocks) look(now time.Time, relays []core.RelayStatus, node string) (by time.Duration, of string) {
+func (c *clocks) look(now time.Time, relays []core.RelayStatus) (by time.Duration, of string) {
 	since := time.Duration(0)
 	if !c.looked.IsZero() {
 		since = now.Sub(c.looked)
 	}
-	most, seen := time.Duration(0), make(map[string]time.Time, len(relays))
-	for _, other := range relays {
-		seen[other.Node] = other.SeenAt
-		if other.Node == node || other.Ahead < clocksDiffer || c.seen[other.Node].Equal(other.SeenAt) {
+	if c.faster == nil {
+		c.faster = map[string]clock{}
+	}
+	seen := make(map[string]time.Time, len(relays))
+	for _, s := range relays {
+		seen[s.Node] = s.SeenAt
+		if s.Ahead < clocksDiffer || c.seen[s.Node].Equal(s.SeenAt) {
 			continue
 		}
 		// The heartbeat is at most as old as the last look: the clock may be ahead by that much more.
-		if ahead := other.Ahead + since; ahead > most {
-			most, by, of = ahead, other.Ahead, other.Node
+		c.faster[s.Node] = clock{ahead: s.Ahead + since, until: now.Add(clocksKept)}
+		if s.Ahead > by {
+			by, of = s.Ahead, s.Node
 		}
 	}
+	maps.DeleteFunc(c.faster, func(_ string, fast clock) bool { return now.After(fast.until) })
+	most := time.Duration(0)
+	for _, fast := range c.faster {
+		most = max(most, fast.ahead)
+	}
 	c.looked, c.seen = now, seen
-	switch known := time.Duration(c.ahead.Load()); {
-	case most > 0:
-		c.ahead.Store(int64(most))
-		c.until = now.Add(clocksKept)
-		if known > 0 {
-			return 0, ""
-		}
-	case now.After(c.until):
-		c.ahead.Store(0)
+	if c.ahead.Swap(int64(most)) > 0 {
+		return 0, ""
 	}
 	return by, of
 }

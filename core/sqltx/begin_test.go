@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -109,6 +110,27 @@ func TestBeginContextEnds(t *testing.T) {
 	wantIs(t, err, context.Canceled)
 	if slices.Contains(d.statements(), "COMMIT") {
 		t.Fatal("COMMIT was sent")
+	}
+}
+
+// database/sql rolls back when the context ends, at any moment of Follow and of Commit.
+func TestFollowWhileTheContextEnds(t *testing.T) {
+	d := newFake()
+	db := d.open(t, d)
+	for range 500 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var ending sync.WaitGroup
+		tx, err := sqltx.Follow(ctx, db, core.MySQL, func(ctx context.Context) (sqltx.TxConn, error) {
+			defer ending.Go(cancel)
+			return db.BeginTx(ctx, nil)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil && !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, context.Canceled) {
+			t.Errorf("Commit: %v", err)
+		}
+		ending.Wait()
 	}
 }
 

@@ -2,6 +2,7 @@ package sqltx
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"reflect"
 
@@ -21,14 +22,7 @@ func (t endingTx) Commit() error { return t.ended(t.Tx.Commit()) }
 func (t endingTx) Rollback() error { return t.ended(t.Tx.Rollback()) }
 
 func (t endingTx) ended(err error) error {
-	if err == nil {
-		return nil
-	}
-	state := stateUnknown
-	if ask := stateOf(t.conn); ask != nil {
-		state = ask()
-	}
-	if mayBeOpen(core.MySQL, err, state) {
+	if err != nil && mayBeOpen(core.MySQL, err, stateNow(t.conn)) {
 		_ = t.conn.Close() // database/sql holds the connection, and drops it
 	}
 	return err
@@ -37,23 +31,12 @@ func (t endingTx) ended(err error) error {
 // watchEnd puts an endingTx into a transaction of go-sql-driver/mysql. The other databases end a
 // transaction with every answer to COMMIT or ROLLBACK, or refuse the next BEGIN.
 func watchEnd(ctx context.Context, conn TxConn) {
-	tx := sqlTx(conn)
-	if tx == nil {
-		return
-	}
-	own := driversOwn(connOfTx(tx))
-	if !isMySQLDriver(reflect.TypeOf(own)) {
-		return
-	}
-	f := reflect.ValueOf(tx).Elem().FieldByName("txi")
-	if !f.IsValid() || f.Type() != reflect.TypeFor[driver.Tx]() {
-		return // database/sql keeps it elsewhere some day
-	}
-	ending := reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem()
-	// database/sql converts arguments while nobody else can end the transaction.
-	_, _ = tx.ExecContext(ctx, "", held(func() {
-		if inner, ok := reflect.TypeAssert[driver.Tx](ending); ok {
-			ending.Set(reflect.ValueOf(endingTx{Tx: inner, conn: own}))
+	inMySQL(ctx, conn, func(tx *sql.Tx, own driver.Conn) {
+		f := reflect.ValueOf(tx).Elem().FieldByName("txi")
+		if !f.IsValid() || f.Type() != reflect.TypeFor[driver.Tx]() {
+			return // database/sql keeps it elsewhere some day
 		}
-	}))
+		txi := (*driver.Tx)(f.Addr().UnsafePointer())
+		*txi = endingTx{Tx: *txi, conn: own}
+	})
 }

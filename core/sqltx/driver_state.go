@@ -69,6 +69,14 @@ func stateOf(conn driver.Conn) func() txState {
 	return nil
 }
 
+// stateNow asks a driver once.
+func stateNow(conn driver.Conn) txState {
+	if ask := stateOf(conn); ask != nil {
+		return ask()
+	}
+	return stateUnknown
+}
+
 const mysqlDriver = "github.com/go-sql-driver/mysql"
 
 // isMySQLDriver reports whether a type is the connection of go-sql-driver/mysql.
@@ -79,23 +87,23 @@ func isMySQLDriver(t reflect.Type) bool {
 // stateInTx is stateOf for a transaction on a connection that is not tracked. It asks only
 // go-sql-driver/mysql: the other databases refuse statements after the end of a transaction. A node
 // of a Galera cluster does not if it executes a prepared statement meanwhile.
-func stateInTx(ctx context.Context, conn TxConn) txState {
+func stateInTx(ctx context.Context, conn TxConn) (state txState) {
+	inMySQL(ctx, conn, func(_ *sql.Tx, own driver.Conn) { state = stateNow(own) })
+	return state
+}
+
+// inMySQL calls fn with the connection of a transaction of go-sql-driver/mysql. database/sql
+// converts arguments while it holds the connection, and nobody can end the transaction meanwhile.
+func inMySQL(ctx context.Context, conn TxConn, fn func(tx *sql.Tx, own driver.Conn)) {
 	tx := sqlTx(conn)
 	if tx == nil {
-		return stateUnknown
+		return
 	}
-	own := driversOwn(connOfTx(tx))
-	if !isMySQLDriver(reflect.TypeOf(own)) {
-		return stateUnknown
-	}
-	state := stateUnknown
-	// database/sql converts arguments while it holds the connection.
 	_, _ = tx.ExecContext(ctx, "", held(func() {
-		if ask := stateOf(own); ask != nil {
-			state = ask()
+		if own := driversOwn(connOfTx(tx)); isMySQLDriver(reflect.TypeOf(own)) {
+			fn(tx, own)
 		}
 	}))
-	return state
 }
 
 // sqlTx returns the transaction of database/sql that a TxConn is, or nil.
@@ -129,8 +137,8 @@ func (h held) Value() (driver.Value, error) {
 
 var errHeld = errors.New("sqltx: this statement is not to be sent")
 
-// connOfTx returns the driver's connection of a transaction. database/sql keeps it in fields that it
-// does not export; where they are others some day, the result is nil.
+// connOfTx returns the driver's connection of a transaction that cannot end meanwhile. database/sql
+// keeps it in fields that it does not export; where they are others some day, the result is nil.
 func connOfTx(tx *sql.Tx) driver.Conn {
 	dc := reflect.ValueOf(tx).Elem().FieldByName("dc")
 	if dc.Kind() != reflect.Pointer || dc.IsNil() || dc.Type().Elem().Kind() != reflect.Struct {
@@ -140,8 +148,7 @@ func connOfTx(tx *sql.Tx) driver.Conn {
 	if !f.IsValid() || f.Type() != reflect.TypeFor[driver.Conn]() {
 		return nil
 	}
-	conn, _ := reflect.TypeAssert[driver.Conn](reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem())
-	return conn
+	return *(*driver.Conn)(f.Addr().UnsafePointer())
 }
 
 // pgxStatus finds PgConn.TxStatus behind pgx's connection for database/sql.

@@ -64,7 +64,7 @@ func galeraLateMigration(t *testing.T, g galera) {
 	go func() { ended <- relays.Run(ctx) }()
 	fixture.Await(t, "Run waits for the node", func() bool {
 		return len(ended) > 0 || fixture.Count(t, behind, "SELECT COUNT(*) FROM information_schema.processlist "+
-			"WHERE info LIKE 'SET STATEMENT wsrep_sync_wait%'") == 1
+			"WHERE info LIKE '/*M! SET STATEMENT wsrep_sync_wait%'") == 1
 	})
 	_, err = lock.ExecContext(t.Context(), "UNLOCK TABLES")
 	fixture.NoError(t, err)

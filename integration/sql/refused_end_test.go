@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/XSAM/otelsql"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -24,18 +25,19 @@ func TestRefusedEnd(t *testing.T) {
 	testdb.MariaDBAndMySQL(t, func(t *testing.T, db testdb.DB) {
 		for text, fail := range map[string]error{"COMMIT": nil, "ROLLBACK": errUndo} {
 			refuses := fixture.Rewrite(t, db, text, "REFUSE")
-			for _, tracked := range []bool{false, true} {
-				pool := refuses.Open(t)
-				if tracked {
-					pool = sql.OpenDB(sqltx.Connector(refuses.Connector(t), core.MySQL))
-					defer pool.Close()
-				}
+			for kind, pool := range map[string]*sql.DB{
+				"plain":   refuses.Open(t),
+				"traced":  otelsql.OpenDB(refuses.Connector(t)),
+				"tracked": sql.OpenDB(sqltx.Connector(refuses.Connector(t), core.MySQL)),
+			} {
+				t.Cleanup(func() { _ = pool.Close() })
 				pool.SetMaxOpenConns(1)
 				all := transactors(t, refuses, pool)
 				gdb, err := gorm.Open(adapters.GORMDialector(refuses, pool), &gorm.Config{Logger: logger.Discard})
 				fixture.NoError(t, err)
 				_, err = gormoutbox.New(gdb, gormoutbox.Config{})
 				fixture.NoError(t, err)
+				all["sqltx"] = sqltx.NewTransactor(pool, core.MySQL)
 				all["gormoutbox, plugin"] = gormoutbox.Transactor(gdb)
 				for name, transactor := range all {
 					var before int64
@@ -52,8 +54,8 @@ func TestRefusedEnd(t *testing.T) {
 					})
 					after := fixture.Count(t, pool, "SELECT CONNECTION_ID()")
 					fixture.Check(t, err != nil && before != 0 && after != before,
-						"%s of %s, tracked pool: %t: connection %d, then %d; error %v",
-						text, name, tracked, before, after, err)
+						"%s of %s, %s pool: connection %d, then %d; error %v",
+						text, name, kind, before, after, err)
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -407,4 +408,34 @@ func TestServerShutsDown(t *testing.T) {
 	w.publish("a", 11, 20)
 	w.awaitLast("a", 20)
 	w.wantRepeats("a", 20)
+}
+
+// The server is restored from a copy of its disk while the relay waits for it. It has no new
+// timeline, and its positions in the log begin again where the copy was taken.
+func TestServerIsRestored(t *testing.T) {
+	longtest.Mark(t)
+	t.Parallel()
+	w, server := newPrivateWorld(t)
+	relay := w.relay(w.config())
+	fixture.NoError(t, relay.Setup(t.Context()))
+	fixture.RunRelay(w, relay)
+	w.publish("a", 1, 10)
+	w.await(10)
+	var data string
+	fixture.NoError(t, w.service.Pool.QueryRowContext(t.Context(), "SHOW data_directory").Scan(&data))
+	kept := t.TempDir()
+	server.Kill(t)
+	fixture.NoError(t, exec.Command("cp", "-a", data+"/.", kept).Run())
+	server.Up(t)
+	fixture.Await(t, "the server answers", func() bool { return w.service.Pool.PingContext(t.Context()) == nil })
+	w.publish("a", 11, 100)
+	w.awaitLast("a", 100)
+	server.Kill(t)
+	fixture.NoError(t, os.RemoveAll(data))
+	fixture.NoError(t, exec.Command("cp", "-a", kept, data).Run())
+	server.Up(t)
+	fixture.Await(t, "the server answers", func() bool { return w.service.Pool.PingContext(t.Context()) == nil })
+	w.publish("b", 1, 3)
+	w.awaitLast("b", 3)
+	w.wantRepeats("b", 3)
 }

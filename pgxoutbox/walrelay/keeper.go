@@ -22,12 +22,12 @@ type keeper struct {
 	taken     time.Time
 	wasRepair bool
 	failures  int
-	failing   time.Time // the first failure
+	failing   time.Time // the first failure, or when the session was to leave because of them
 }
 
 // leaveAfter is how long the position may fail to be written down until the session closes its
 // connection to the log. A server that shuts down waits for that connection, and for this long takes
-// no other one.
+// no other one. If another reason prevents the writing, the session connects again and goes on.
 const leaveAfter = 10 * time.Second
 
 func (k *keeper) run(ctx context.Context) error {
@@ -77,6 +77,7 @@ func (k *keeper) turn(ctx context.Context, now time.Time) error {
 		k.failing = now
 	}
 	if state := sqlState(err); state == stateShutdown || state == stateNotNow || now.Sub(k.failing) > leaveAfter {
+		k.failing = now
 		k.leave.Store(true)
 	}
 	if k.failures++; k.failures%50 == 1 {
@@ -100,8 +101,8 @@ func (k *keeper) write(ctx context.Context, done pglogrepl.LSN, answered int, re
   repairing = repairing AND NOT $6::boolean, checkpoint = COALESCE($4::text::xid8, checkpoint),
   checkpoint_at = CASE WHEN $4::text IS NULL THEN checkpoint_at
     ELSE clock_timestamp() - $5::bigint * interval '1 microsecond' END
-WHERE `+leads(k.timeline), k.cfg.Slot, k.epoch, done.String(), checkpoint, age.Microseconds(),
-		repaired)
+WHERE `+leads(k.timeline)+" AND confirmed >= $7::text::pg_lsn", k.cfg.Slot, k.epoch, done.String(), checkpoint,
+		age.Microseconds(), repaired, pglogrepl.LSN(k.confirmed.Load()).String())
 	if err != nil {
 		return err
 	}

@@ -74,8 +74,10 @@ type spiller interface {
 	spill(ctx context.Context, moves []move) ([]verdict, error)
 }
 
-// errNotLeading: another process has taken over the slot, or a standby has taken over the database.
-var errNotLeading = errors.New("walrelay: another process reads the slot now, or a standby has taken over")
+// errNotLeading: another process has taken over the slot, or a standby has taken over the database,
+// or the database is a copy that was made before the session wrote into it.
+var errNotLeading = errors.New("walrelay: another process reads the slot now, a standby has taken over, or the " +
+	"database was restored")
 
 // judge decides about an event. status is the status of its row, or nil if it has none. open is the
 // number of the first open row of its key, if it has one. write: it gets an open row now.

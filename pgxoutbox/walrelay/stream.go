@@ -80,7 +80,7 @@ func (s *session) again(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case b == nil || b.epoch != s.epoch:
+	case b == nil || b.epoch != s.epoch || uint64(b.confirmed) < s.confirmed.Load():
 		return errNotLeading
 	case state == nil || state.confirmed > b.confirmed: // it was made again
 		return errRepair

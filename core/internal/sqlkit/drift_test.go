@@ -26,7 +26,7 @@ func (n *node) Query(_ context.Context, text string, _ ...any) (core.Rows, error
 	switch {
 	case strings.HasPrefix(text, "SHOW SESSION VARIABLES LIKE 'wsrep_on'") && n.galera:
 		return &values{rows: [][]any{{"wsrep_on", "ON"}}}, nil
-	case strings.HasPrefix(text, "SET STATEMENT wsrep_sync_wait"):
+	case strings.HasPrefix(text, "/*M! SET STATEMENT wsrep_sync_wait = 1 FOR */ SELECT"):
 		n.behind = false
 		return &values{rows: [][]any{{1}}}, n.waited
 	case strings.Contains(text, "information_schema.columns") && !n.behind:

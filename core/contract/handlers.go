@@ -39,7 +39,7 @@ func (p Policy) String() string { return enum.Name(policyNames, p, "policy") }
 type HandlersConfig struct {
 	// NewerVersion is for data of a version that this program cannot read yet, from a newer
 	// producer. Default: Wait, because all events of the version fail alike, and the deployment of
-	// this program mends it: nothing has to be redriven, and the order of keys stays. Use
+	// this program fixes it: nothing has to be redriven, and the order of keys stays. Use
 	// DeadLetter if the other events of the topic must not wait for the deployment.
 	NewerVersion Policy
 	// UnknownType is for messages of a type without a Handler, and for messages without a type.

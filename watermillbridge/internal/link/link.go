@@ -21,7 +21,7 @@ type Link[C any] struct {
 	Address string
 	// Dial connects. It calls functions of the user's configuration, so it may panic.
 	Dial func() (C, error)
-	// Broken reports whether a connection is of no more use. Nil: it mends itself.
+	// Broken reports whether a connection is of no more use. Nil: it repairs itself.
 	Broken func(C) bool
 	// HangUp closes a connection.
 	HangUp func(C) error

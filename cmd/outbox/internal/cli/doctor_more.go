@@ -111,7 +111,7 @@ func (x *examination) effects(ctx context.Context) error {
 		if b.Dead > 0 {
 			x.warn(fmt.Sprintf("dead effects: %d of %s", b.Dead, b.Channel),
 				"their destination refused them, and the worker has given them up",
-				"see `outbox effects list`, mend the cause, then `outbox effects redrive` or "+
+				"see `outbox effects list`, fix the cause, then `outbox effects redrive` or "+
 					"`outbox effects discard`")
 		}
 		overdue, err := store.Overdue(ctx, b.Channel, x.overdue, maxOverdue)

@@ -59,8 +59,8 @@ const (
 	failoverGuide = "A failover of PostgreSQL in " + relayGuide
 	// byHand warns of a slot that begins later than the relay has confirmed: it would end the relay
 	// with ErrSlotMoved.
-	byHand = "do not make the slot by hand (" + relayGuide + ")"
-	mends  = "start the relay that has this slot: it makes the slot again, and publishes what committed since its " +
+	byHand  = "do not make the slot by hand (" + relayGuide + ")"
+	repairs = "start the relay that has this slot: it makes the slot again, and publishes what committed since its " +
 		"last checkpoint from the table; "
 	noneSent = "its relay sends no event that commits, until it has made the slot again"
 
@@ -82,7 +82,7 @@ func (s slot) judge(maxBehind int64) finding {
 			"(RepairAlways): it sends every event of the log that is in the table: " + relayGuide
 	case s.missing:
 		f.Found = fmt.Sprintf("slot %s of walrelay is missing", s.name)
-		f.Cause, f.Fix = noneSent, mends+byHand
+		f.Cause, f.Fix = noneSent, repairs+byHand
 		if s.mark != nil {
 			f.Fix += "; if no relay has it any more, forget it: " + s.forget()
 		}
@@ -94,7 +94,7 @@ func (s slot) judge(maxBehind int64) finding {
 		f.Cause = "the events in that log are never sent"
 		f.Fix = "make the slot again and replay the events since then: " + slotsGuide
 		if s.mark != nil {
-			f.Cause, f.Fix = noneSent, mends+byHand
+			f.Cause, f.Fix = noneSent, repairs+byHand
 		}
 	case !s.active && s.mark != nil && !s.mark.repairing && s.confirmed > s.mark.confirmed:
 		f.Found = fmt.Sprintf("slot %s is further than walrelay has read: somebody else has read it, or has made it "+
@@ -103,7 +103,7 @@ func (s slot) judge(maxBehind int64) finding {
 		f.Fix = "find out who did it; if the relay is right to publish, start it once with --repair-slot always " +
 			"(RepairAlways): " + relayGuide
 		if s.failover {
-			f.Fix = "if a standby has taken over, start the relay, which mends this; if not, " + f.Fix
+			f.Fix = "if a standby has taken over, start the relay, which repairs this; if not, " + f.Fix
 		}
 	case !s.active:
 		f.Found = fmt.Sprintf("nobody reads slot %s, and the server keeps %s of log for it", s.name, mebibytes(s.kept))

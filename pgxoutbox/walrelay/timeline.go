@@ -16,10 +16,10 @@ import (
 // session begins with the row that the new primary has.
 
 // leads is the condition on the row of the slot, for the slot $1 and the epoch $2, under which a
-// session may write.
+// session may write. Aurora has no timelines: its standbys lack nothing.
 func leads(timeline int32) string {
-	return fmt.Sprintf("slot = $1::text AND epoch = $2::bigint "+
-		"AND left(pg_walfile_name(pg_current_wal_lsn()), 8) = '%08X'", timeline)
+	return fmt.Sprintf("slot = $1::text AND epoch = $2::bigint AND CASE WHEN to_regproc('aurora_version') IS NULL "+
+		"THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) = '%08X' ELSE true END", timeline)
 }
 
 // promoted returns the position at which the server, once a standby, has taken over. A slot that is not

@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/pflag"
 )
 
@@ -207,4 +211,51 @@ func TestRelayOfTheLogFlags(t *testing.T) {
 		{"name": "a", "database_url": "postgres://localhost:1/a", "to": "redis://localhost:1", "slot": "s"},
 		{"name": "b", "database_url": "postgres://localhost:1/b", "to": "redis://localhost:1", "slot": "s"}]}`),
 		ExitUsage, "a and b have the same slot s on one server")
+}
+
+// Two outboxes listen on one connection, which falls silent. The first that listens again finds it out
+// for both.
+func TestSilentListener(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newPostgres)
+	cfg, err := pgx.ParseConfig(w.address)
+	must(t, err)
+	var silent atomic.Bool
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return silentConn{c, &silent}, err
+	}
+	listener := &sharedListener{cfg: cfg}
+	listen := func(channel string) (wakes chan struct{}, ended chan error, leave func()) {
+		ctx, leave := context.WithCancel(t.Context())
+		wakes, ended = make(chan struct{}, 8), make(chan error, 1)
+		go func() { ended <- listener.listen(channel)(ctx, func() { wakes <- struct{}{} }) }()
+		return wakes, ended, leave
+	}
+	first, ended, leave := listen("one")
+	<-first
+	other, lost, _ := listen("two")
+	<-other
+	once(t, "pgx", w.address, "NOTIFY one")
+	<-first
+
+	silent.Store(true)
+	leave()
+	<-ended
+	_, _, _ = listen("one")
+	<-lost // the second one need not find it out
+}
+
+// silentConn gets nothing any more when it is silent.
+type silentConn struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (c silentConn) Read(b []byte) (n int, err error) {
+	n, err = c.Conn.Read(b)
+	for err == nil && c.silent.Load() {
+		n, err = c.Conn.Read(b)
+	}
+	return n, err
 }

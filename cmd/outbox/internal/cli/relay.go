@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -171,6 +174,9 @@ func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) error {
 	if err != nil {
 		return err
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // without it the signal ends the process
+	defer signal.Stop(hangup)
 	all, err := a.relaySettings(ctx, p, f)
 	if err != nil || p.check {
 		return err
@@ -183,7 +189,7 @@ func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) error {
 		}
 		defer stop()
 	}
-	return running.run(ctx, all)
+	return running.run(ctx, all, hangup)
 }
 
 // relaySettings reads the settings and returns every mistake in them. It connects to nothing. With

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,12 +35,12 @@ type fleet struct {
 	registry *prometheus.Registry
 
 	databases databases
-	hangup    chan os.Signal
 	running   sync.WaitGroup // of the members, also of those that were removed
 	broken    chan struct{}  // closed: the only outbox has ended
 
 	mu      sync.Mutex
-	members []*member // in their order in the file
+	members []*member          // in their order in the file
+	last    map[string]*member // the last one of each name, also of those that were removed
 }
 
 // member is an outbox of a fleet, from its start until it is removed or changed.
@@ -67,23 +65,21 @@ func newFleet(a *app, p relayProcess, f relayFlags, logger *slog.Logger) *fleet 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // without it the signal ends the process
 	return &fleet{
-		app: a, hangup: hangup, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{}),
-		databases: databases{open: map[poolOf]*sharedDatabase{}},
+		app: a, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{}),
+		databases: databases{open: map[poolOf]*sharedDatabase{}}, last: map[string]*member{},
 	}
 }
 
-// run relays until ctx ends, or the only outbox does without a configuration.
-func (f *fleet) run(ctx context.Context, all []relaySettings) error {
-	defer signal.Stop(f.hangup)
+// run relays until ctx ends, or the only outbox does without a configuration. It reads the file again
+// at each hangup.
+func (f *fleet) run(ctx context.Context, all []relaySettings, hangup <-chan os.Signal) error {
 	members, stop := context.WithCancel(ctx)
 	defer stop()
 	f.change(members, all)
 	for over := false; !over; {
 		select {
-		case <-f.hangup:
+		case <-hangup:
 			f.reload(members)
 		case <-f.broken:
 			over = true
@@ -149,8 +145,9 @@ func (f *fleet) change(ctx context.Context, all []relaySettings) {
 			members = append(members, old)
 			continue
 		}
-		m := &member{relaySettings: s, fleet: f, ended: make(chan struct{})}
+		m, before := &member{relaySettings: s, fleet: f, ended: make(chan struct{})}, f.last[s.name]
 		members = append(members, m)
+		f.last[s.name] = m
 		wait := startGap * time.Duration(len(added)+len(changed))
 		if old == nil {
 			added = append(added, s.name)
@@ -160,7 +157,7 @@ func (f *fleet) change(ctx context.Context, all []relaySettings) {
 		}
 		var running context.Context
 		running, m.stop = context.WithCancel(ctx)
-		f.running.Go(func() { m.live(running, old, wait) })
+		f.running.Go(func() { m.live(running, before, wait) })
 	}
 	for _, m := range f.members {
 		if was[m.name] != nil {

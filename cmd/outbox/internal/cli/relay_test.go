@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/pflag"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
 func TestBrokerAddresses(t *testing.T) {
@@ -211,6 +218,36 @@ func TestRelayOfTheLogFlags(t *testing.T) {
 		{"name": "a", "database_url": "postgres://localhost:1/a", "to": "redis://localhost:1", "slot": "s"},
 		{"name": "b", "database_url": "postgres://localhost:1/b", "to": "redis://localhost:1", "slot": "s"}]}`),
 		ExitUsage, "a and b have the same slot s on one server")
+}
+
+// /healthz names the outbox that only a restart helps.
+func TestProbesNameTheOutbox(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newSQLite)
+	repo, err := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
+	must(t, err)
+	logger := slog.New(slog.DiscardHandler)
+	ob, err := core.New(core.Config{
+		Repository: repo, Publisher: &outboxtest.Publisher{}, Relay: relay.Config{}, Logger: logger,
+	})
+	must(t, err)
+	f := newFleet(&app{}, relayProcess{}, relayFlags{}, logger)
+	f.members = []*member{{relaySettings: relaySettings{name: "shop"}, outbox: ob}}
+	probe := func() (int, string) {
+		answer := httptest.NewRecorder()
+		f.probes(t.Context()).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/healthz", nil))
+		return answer.Code, answer.Body.String()
+	}
+	if code, text := probe(); code != http.StatusOK || !strings.Contains(text, `"problems":[]`) {
+		t.Errorf("%d %s", code, text)
+	}
+	if err := ob.Run(t.Context()); !errors.Is(err, core.ErrNoTables) {
+		t.Fatal(err)
+	}
+	code, text := probe()
+	if code != http.StatusServiceUnavailable || !strings.Contains(text, "outbox shop: outbox: Run has ended") {
+		t.Errorf("%d %s", code, text)
+	}
 }
 
 // Two outboxes listen on one connection, which falls silent. The first that listens again finds it out

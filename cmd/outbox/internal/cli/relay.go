@@ -195,18 +195,20 @@ func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) error {
 // relaySettings reads the settings and returns every mistake in them. It connects to nothing. With
 // --check it prints what it has found.
 func (a *app) relaySettings(ctx context.Context, p relayProcess, f relayFlags) (all []relaySettings, err error) {
-	found, wrong := a.relayed(p, f)
-	for _, o := range found {
-		all = append(all, o.relaySettings) // open changes what is wrong
+	all, wrong := a.readSettings(p, f)
+	var opened []*relayed
+	for _, s := range all {
+		o := &relayed{relaySettings: s}
+		opened = append(opened, o)
 		defer func() { err = errors.Join(err, o.close(ctx)) }()
 		wrong = append(wrong, o.open(ctx, a, slog.New(slog.DiscardHandler), nil)...)
 	}
-	wrong = append(wrong, differ(found)...)
+	wrong = append(wrong, differ(opened)...)
 	if err := allOf(wrong); err != nil {
 		return nil, err
 	}
 	if p.check {
-		return nil, a.printChecked(found)
+		return nil, a.printChecked(opened)
 	}
 	return all, nil
 }

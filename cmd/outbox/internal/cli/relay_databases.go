@@ -17,11 +17,11 @@ const (
 // its pool, and its connection that listens.
 type databases struct {
 	mu   sync.Mutex
-	open map[poolOf]*sharedDatabase
+	open map[poolKey]*sharedDatabase
 }
 
-// poolOf names a pool of connections.
-type poolOf struct {
+// poolKey names a pool of connections.
+type poolKey struct {
 	databaseURL string
 	connections int
 }
@@ -33,18 +33,16 @@ type sharedDatabase struct {
 	users int
 }
 
-func (o *relaySettings) poolOf() poolOf { return poolOf{o.databaseURL, o.connections} }
+func (o *relaySettings) poolKey() poolKey { return poolKey{o.databaseURL, o.connections} }
 
-// take returns the database of an outbox. It sends nothing. give gives the database back, and closes
+// take returns the database of an outbox, whose address a has. It sends nothing. give gives the database back, and closes
 // it after its last outbox.
 func (d *databases) take(a *app, o *relaySettings) (db *sharedDatabase, give func() error, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name := o.poolOf()
+	name := o.poolKey()
 	if db = d.open[name]; db == nil {
-		of := *a
-		of.databaseURL = o.databaseURL
-		plain, err := of.connect(false)
+		plain, err := a.connect(false)
 		if err != nil {
 			return nil, nil, err
 		}

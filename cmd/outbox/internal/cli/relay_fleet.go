@@ -67,7 +67,7 @@ func newFleet(a *app, p relayProcess, f relayFlags, logger *slog.Logger) *fleet 
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &fleet{
 		app: a, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{}),
-		databases: databases{open: map[poolOf]*sharedDatabase{}}, last: map[string]*member{},
+		databases: databases{open: map[poolKey]*sharedDatabase{}}, last: map[string]*member{},
 	}
 }
 
@@ -88,14 +88,14 @@ func (f *fleet) run(ctx context.Context, all []relaySettings, hangup <-chan os.S
 		}
 	}
 	var within time.Duration
-	for _, m := range f.now() {
+	for _, m := range f.current() {
 		within = max(within, m.shutdownTimeout)
 	}
 	f.logger.Info("stopping", "within", within)
 	stop()
 	f.running.Wait()
 	var errs []error
-	for _, m := range f.now() {
+	for _, m := range f.current() {
 		errs = append(errs, m.err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -105,8 +105,8 @@ func (f *fleet) run(ctx context.Context, all []relaySettings, hangup <-chan os.S
 	return nil
 }
 
-// now returns the members.
-func (f *fleet) now() []*member {
+// current returns the members.
+func (f *fleet) current() []*member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.members
@@ -157,7 +157,7 @@ func (f *fleet) change(ctx context.Context, all []relaySettings) {
 		}
 		var running context.Context
 		running, m.stop = context.WithCancel(ctx)
-		f.running.Go(func() { m.live(running, before, wait) })
+		f.running.Go(func() { m.run(running, before, wait) })
 	}
 	for _, m := range f.members {
 		if was[m.name] != nil {
@@ -172,8 +172,8 @@ func (f *fleet) change(ctx context.Context, all []relaySettings) {
 	}
 }
 
-// live runs the outbox until ctx ends. It begins after its predecessor has ended, and a pause.
-func (m *member) live(ctx context.Context, before *member, pause time.Duration) {
+// run runs the outbox until ctx ends. It begins after its predecessor has ended, and a pause.
+func (m *member) run(ctx context.Context, before *member, pause time.Duration) {
 	defer close(m.ended)
 	if before != nil {
 		<-before.ended
@@ -194,7 +194,7 @@ func (m *member) live(ctx context.Context, before *member, pause time.Duration) 
 		pause = min(firstRetry<<min(failures-1, 10), lastRetry)
 		m.fleet.logger.Error("this relay has ended, and the others go on: it is started again", "outbox", m.name,
 			"next_try", pause, "error", m.err)
-		m.is(nil, m.err)
+		m.setState(nil, m.err)
 		m.err = nil // it was reported
 	}
 }
@@ -224,13 +224,13 @@ func (m *member) once(ctx context.Context) (err error) {
 	}
 	defer forget()
 	o.begins()
-	m.is(o.outbox, nil)
+	m.setState(o.outbox, nil)
 	// From here on a failure of this relay is no reason to restart the process.
-	return o.run(ctx, func() { m.is(nil, nil) })
+	return o.run(ctx, func() { m.setState(nil, nil) })
 }
 
-// is notes what the probes ask.
-func (m *member) is(outbox *core.Outbox, failed error) {
+// setState sets what the probes ask for.
+func (m *member) setState(outbox *core.Outbox, failed error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.outbox, m.failed = outbox, failed

@@ -48,7 +48,7 @@ func answer(w http.ResponseWriter, status string, body any) {
 // live fails if only a restart helps one of the outboxes. Each problem has the name of its outbox.
 func (f *fleet) live() (status string, problems []string) {
 	status, problems = health.OK, []string{}
-	for _, m := range f.now() {
+	for _, m := range f.current() {
 		if ob, _ := m.state(); ob != nil {
 			if err := m.wrap(ob.Live()); err != nil {
 				status, problems = health.Failed, append(problems, err.Error())
@@ -61,7 +61,7 @@ func (f *fleet) live() (status string, problems []string) {
 // report asks all outboxes at once. The process is as well as the worst of them, and each problem has
 // the name of its outbox.
 func (f *fleet) report(ctx context.Context) health.Report {
-	members := f.now()
+	members := f.current()
 	all := make([]core.Health, len(members))
 	var asking sync.WaitGroup
 	for i, m := range members {

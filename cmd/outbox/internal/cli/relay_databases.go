@@ -35,8 +35,8 @@ type sharedDatabase struct {
 
 func (o *relaySettings) poolKey() poolKey { return poolKey{o.databaseURL, o.connections} }
 
-// take returns the database of an outbox, whose address a has. It sends nothing. give gives the database back, and closes
-// it after its last outbox.
+// take returns the database of an outbox, whose address a has. It sends nothing. give gives the
+// database back, and closes it after its last outbox.
 func (d *databases) take(a *app, o *relaySettings) (db *sharedDatabase, give func() error, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,12 +47,12 @@ func (d *databases) take(a *app, o *relaySettings) (db *sharedDatabase, give fun
 			return nil, nil, err
 		}
 		db = &sharedDatabase{database: plain}
-		db.limit(o.connections)
 		if db.server == "" { // each outbox of a file keeps a connection that watches the file
+			db.limit(o.connections)
 			return db, db.Close, nil
 		}
-		db.SetMaxOpenConns(1)
-		time.AfterFunc(calmAfter, func() { db.SetMaxOpenConns(o.connections) })
+		db.limit(1)
+		time.AfterFunc(calmAfter, func() { db.limit(o.connections) })
 		if db.pgx != nil {
 			db.wakes = &sharedListener{cfg: db.pgx}
 		}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -218,6 +219,29 @@ func TestRelayOfTheLogFlags(t *testing.T) {
 		{"name": "a", "database_url": "postgres://localhost:1/a", "to": "redis://localhost:1", "slot": "s"},
 		{"name": "b", "database_url": "postgres://localhost:1/b", "to": "redis://localhost:1", "slot": "s"}]}`),
 		ExitUsage, "a and b have the same slot s on one server")
+}
+
+// A pool that had one connection at first keeps all that it may have later.
+func TestSharedPoolKeepsConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newPostgres)
+	a := &app{databaseURL: w.address, Environment: Environment{Getenv: func(string) string { return "" }}}
+	shared := databases{open: map[poolKey]*sharedDatabase{}}
+	const connections = 4
+	db, give, err := shared.take(a, &relaySettings{relayFlags: relayFlags{connections: connections}})
+	must(t, err)
+	w.await("the pool may have more", func() bool { return db.Stats().MaxOpenConnections == connections })
+	var held []*sql.Conn
+	for range connections {
+		c, err := db.Conn(t.Context())
+		must(t, err)
+		held = append(held, c)
+	}
+	for _, c := range held {
+		must(t, c.Close())
+	}
+	equal(t, db.Stats().Idle, connections, "connections that the pool keeps")
+	must(t, give())
 }
 
 // /healthz names the outbox that only a restart helps.

@@ -71,8 +71,8 @@ func newFleet(a *app, p relayProcess, f relayFlags, logger *slog.Logger) *fleet 
 	}
 }
 
-// run relays until ctx ends, or the only outbox does without a configuration. It reads the file again
-// at each hangup.
+// run relays until ctx ends, or the only outbox does without a configuration. It reads the file
+// again at each hangup.
 func (f *fleet) run(ctx context.Context, all []relaySettings, hangup <-chan os.Signal) error {
 	members, stop := context.WithCancel(ctx)
 	defer stop()

@@ -111,8 +111,8 @@ func (l *sharedListener) follow(ctx context.Context, s *listenSession) error {
 	}
 }
 
-// round sends LISTEN for those that have joined, and waits for a notification or for another to join. One
-// that joins again, because no wake-up arrived, so finds out that the connection is lost.
+// round sends LISTEN for those that have joined, and waits for a notification or for another one to
+// join. An outbox that got no wake-up joins again: its LISTEN shows whether the connection is lost.
 func (l *sharedListener) round(ctx context.Context, s *listenSession, conn *pgx.Conn) error {
 	waiting, interrupt := context.WithCancel(ctx)
 	defer interrupt()

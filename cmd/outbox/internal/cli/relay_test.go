@@ -274,8 +274,8 @@ func TestProbesNameTheOutbox(t *testing.T) {
 	}
 }
 
-// Two outboxes listen on one connection, which falls silent. The first that listens again finds it out
-// for both.
+// Two outboxes listen on one connection, which falls silent. The first one that listens again finds
+// it out for both.
 func TestSilentListener(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newPostgres)

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -185,6 +187,49 @@ func TestRelayReloads(t *testing.T) {
 	for _, o := range []*fleetOutbox{stays, changes, comes} {
 		fixture.Check(t, len(o.nodes()) == 0, "%s: the relays %v are left", o.name, o.nodes())
 	}
+}
+
+// An outbox that is removed and comes back begins when its publishes have ended.
+func TestRelayComesBack(t *testing.T) {
+	t.Parallel()
+	stays := newFleetOutbox(t, "stays", testdb.SQLite(t)).migrate()
+	slow := newFleetOutbox(t, "slow", testdb.SQLite(t)).migrate()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	fixture.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	slow.to = "redis://" + silent.Addr().String()
+	slow.publish()
+	file := newFleetFile(t)
+	file.write(stays, slow)
+	relay := startRelayWith(t, "OUTBOX_CONFIG="+file.path)
+	publishing, err := silent.Accept()
+	fixture.NoError(t, err)
+	defer publishing.Close()
+	for _, outboxes := range [][]*fleetOutbox{{stays}, {stays, slow}} {
+		file.write(outboxes...)
+		relay.reload("the file was read again")
+	}
+	relay.await("msg=relaying outbox=slow", 2)
+	fixture.Check(t, !strings.Contains(relay.log.String(), "level=ERROR"), "it has failed:\n%s", relay.log)
+	relay.terminate()
+}
+
+// SIGHUP while the file is read for the first time ends no process.
+func TestRelayHangupBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	path, err := program()
+	fixture.NoError(t, err)
+	pipe := filepath.Join(t.TempDir(), "relay.json")
+	fixture.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	cmd := exec.Command(path, "relay", "--check", "--config", pipe)
+	fixture.NoError(t, cmd.Start())
+	file, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the process reads
+	fixture.NoError(t, err)
+	fixture.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	_, err = file.WriteString(`{"outboxes": [{"name": "a", "database_url": "mysql://h/a", "to": "redis://r"}]}`)
+	fixture.NoError(t, err)
+	fixture.NoError(t, file.Close())
+	fixture.NoError(t, cmd.Wait())
 }
 
 // lastLine returns the last line of the log with a text.

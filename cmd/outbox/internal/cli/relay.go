@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -171,6 +174,9 @@ func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) error {
 	if err != nil {
 		return err
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // without it the signal ends the process
+	defer signal.Stop(hangup)
 	all, err := a.relaySettings(ctx, p, f)
 	if err != nil || p.check {
 		return err
@@ -183,24 +189,26 @@ func (a *app) relay(ctx context.Context, p relayProcess, f relayFlags) error {
 		}
 		defer stop()
 	}
-	return running.run(ctx, all)
+	return running.run(ctx, all, hangup)
 }
 
 // relaySettings reads the settings and returns every mistake in them. It connects to nothing. With
 // --check it prints what it has found.
 func (a *app) relaySettings(ctx context.Context, p relayProcess, f relayFlags) (all []relaySettings, err error) {
-	found, wrong := a.relayed(p, f)
-	for _, o := range found {
-		all = append(all, o.relaySettings) // open changes what is wrong
+	all, wrong := a.readSettings(p, f)
+	var opened []*relayed
+	for _, s := range all {
+		o := &relayed{relaySettings: s}
+		opened = append(opened, o)
 		defer func() { err = errors.Join(err, o.close(ctx)) }()
 		wrong = append(wrong, o.open(ctx, a, slog.New(slog.DiscardHandler), nil)...)
 	}
-	wrong = append(wrong, differ(found)...)
+	wrong = append(wrong, differ(opened)...)
 	if err := allOf(wrong); err != nil {
 		return nil, err
 	}
 	if p.check {
-		return nil, a.printChecked(found)
+		return nil, a.printChecked(opened)
 	}
 	return all, nil
 }

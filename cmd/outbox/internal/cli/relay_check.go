@@ -41,7 +41,7 @@ func (o *relayed) mostConnections() int {
 // printChecked prints the configuration that was found right.
 func (a *app) printChecked(all []*relayed) error {
 	var checked checkedRelays
-	servers, counted := map[string]int{}, map[poolOf]int{}
+	servers, counted := map[string]int{}, map[poolKey]int{}
 	for _, o := range all {
 		checked.Outboxes = append(checked.Outboxes, checkedOutbox{
 			Name: o.name, Database: o.db.name, Schema: o.schema, Prefix: o.prefix, Broker: o.dest.name, Slot: o.slot,
@@ -52,9 +52,9 @@ func (a *app) printChecked(all []*relayed) error {
 		}
 		most := o.mostConnections()
 		if o.slot == "" { // outboxes on one database share its pool
-			before := counted[o.poolOf()]
+			before := counted[o.poolKey()]
 			most = max(0, most-before)
-			counted[o.poolOf()] = before + most
+			counted[o.poolKey()] = before + most
 		}
 		servers[o.db.server] += most
 	}

@@ -17,11 +17,11 @@ const (
 // its pool, and its connection that listens.
 type databases struct {
 	mu   sync.Mutex
-	open map[poolOf]*sharedDatabase
+	open map[poolKey]*sharedDatabase
 }
 
-// poolOf names a pool of connections.
-type poolOf struct {
+// poolKey names a pool of connections.
+type poolKey struct {
 	databaseURL string
 	connections int
 }
@@ -33,28 +33,26 @@ type sharedDatabase struct {
 	users int
 }
 
-func (o *relaySettings) poolOf() poolOf { return poolOf{o.databaseURL, o.connections} }
+func (o *relaySettings) poolKey() poolKey { return poolKey{o.databaseURL, o.connections} }
 
-// take returns the database of an outbox. It sends nothing. give gives the database back, and closes
-// it after its last outbox.
+// take returns the database of an outbox, whose address a has. It sends nothing. give gives the
+// database back, and closes it after its last outbox.
 func (d *databases) take(a *app, o *relaySettings) (db *sharedDatabase, give func() error, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name := o.poolOf()
+	name := o.poolKey()
 	if db = d.open[name]; db == nil {
-		of := *a
-		of.databaseURL = o.databaseURL
-		plain, err := of.connect(false)
+		plain, err := a.connect(false)
 		if err != nil {
 			return nil, nil, err
 		}
 		db = &sharedDatabase{database: plain}
-		db.limit(o.connections)
 		if db.server == "" { // each outbox of a file keeps a connection that watches the file
+			db.limit(o.connections)
 			return db, db.Close, nil
 		}
-		db.SetMaxOpenConns(1)
-		time.AfterFunc(calmAfter, func() { db.SetMaxOpenConns(o.connections) })
+		db.limit(1)
+		time.AfterFunc(calmAfter, func() { db.limit(o.connections) })
 		if db.pgx != nil {
 			db.wakes = &sharedListener{cfg: db.pgx}
 		}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,12 +35,12 @@ type fleet struct {
 	registry *prometheus.Registry
 
 	databases databases
-	hangup    chan os.Signal
 	running   sync.WaitGroup // of the members, also of those that were removed
 	broken    chan struct{}  // closed: the only outbox has ended
 
 	mu      sync.Mutex
-	members []*member // in their order in the file
+	members []*member          // in their order in the file
+	last    map[string]*member // the last one of each name, also of those that were removed
 }
 
 // member is an outbox of a fleet, from its start until it is removed or changed.
@@ -67,23 +65,21 @@ func newFleet(a *app, p relayProcess, f relayFlags, logger *slog.Logger) *fleet 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // without it the signal ends the process
 	return &fleet{
-		app: a, hangup: hangup, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{}),
-		databases: databases{open: map[poolOf]*sharedDatabase{}},
+		app: a, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{}),
+		databases: databases{open: map[poolKey]*sharedDatabase{}}, last: map[string]*member{},
 	}
 }
 
-// run relays until ctx ends, or the only outbox does without a configuration.
-func (f *fleet) run(ctx context.Context, all []relaySettings) error {
-	defer signal.Stop(f.hangup)
+// run relays until ctx ends, or the only outbox does without a configuration. It reads the file
+// again at each hangup.
+func (f *fleet) run(ctx context.Context, all []relaySettings, hangup <-chan os.Signal) error {
 	members, stop := context.WithCancel(ctx)
 	defer stop()
 	f.change(members, all)
 	for over := false; !over; {
 		select {
-		case <-f.hangup:
+		case <-hangup:
 			f.reload(members)
 		case <-f.broken:
 			over = true
@@ -92,14 +88,14 @@ func (f *fleet) run(ctx context.Context, all []relaySettings) error {
 		}
 	}
 	var within time.Duration
-	for _, m := range f.now() {
+	for _, m := range f.current() {
 		within = max(within, m.shutdownTimeout)
 	}
 	f.logger.Info("stopping", "within", within)
 	stop()
 	f.running.Wait()
 	var errs []error
-	for _, m := range f.now() {
+	for _, m := range f.current() {
 		errs = append(errs, m.err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -109,8 +105,8 @@ func (f *fleet) run(ctx context.Context, all []relaySettings) error {
 	return nil
 }
 
-// now returns the members.
-func (f *fleet) now() []*member {
+// current returns the members.
+func (f *fleet) current() []*member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.members
@@ -124,7 +120,7 @@ func (f *fleet) reload(ctx context.Context) {
 	}
 	all, err := f.app.relaySettings(ctx, f.process, f.flags)
 	if err != nil {
-		f.logger.Error("SIGHUP changes nothing: the file is refused, mend it and send the signal again",
+		f.logger.Error("SIGHUP changes nothing: the file is refused, fix it and send the signal again",
 			"file", f.process.config, "error", err)
 		return
 	}
@@ -149,8 +145,9 @@ func (f *fleet) change(ctx context.Context, all []relaySettings) {
 			members = append(members, old)
 			continue
 		}
-		m := &member{relaySettings: s, fleet: f, ended: make(chan struct{})}
+		m, before := &member{relaySettings: s, fleet: f, ended: make(chan struct{})}, f.last[s.name]
 		members = append(members, m)
+		f.last[s.name] = m
 		wait := startGap * time.Duration(len(added)+len(changed))
 		if old == nil {
 			added = append(added, s.name)
@@ -160,7 +157,7 @@ func (f *fleet) change(ctx context.Context, all []relaySettings) {
 		}
 		var running context.Context
 		running, m.stop = context.WithCancel(ctx)
-		f.running.Go(func() { m.live(running, old, wait) })
+		f.running.Go(func() { m.run(running, before, wait) })
 	}
 	for _, m := range f.members {
 		if was[m.name] != nil {
@@ -175,8 +172,8 @@ func (f *fleet) change(ctx context.Context, all []relaySettings) {
 	}
 }
 
-// live runs the outbox until ctx ends. It begins after its predecessor has ended, and a pause.
-func (m *member) live(ctx context.Context, before *member, pause time.Duration) {
+// run runs the outbox until ctx ends. It begins after its predecessor has ended, and a pause.
+func (m *member) run(ctx context.Context, before *member, pause time.Duration) {
 	defer close(m.ended)
 	if before != nil {
 		<-before.ended
@@ -197,7 +194,7 @@ func (m *member) live(ctx context.Context, before *member, pause time.Duration) 
 		pause = min(firstRetry<<min(failures-1, 10), lastRetry)
 		m.fleet.logger.Error("this relay has ended, and the others go on: it is started again", "outbox", m.name,
 			"next_try", pause, "error", m.err)
-		m.is(nil, m.err)
+		m.setState(nil, m.err)
 		m.err = nil // it was reported
 	}
 }
@@ -227,13 +224,13 @@ func (m *member) once(ctx context.Context) (err error) {
 	}
 	defer forget()
 	o.begins()
-	m.is(o.outbox, nil)
+	m.setState(o.outbox, nil)
 	// From here on a failure of this relay is no reason to restart the process.
-	return o.run(ctx, func() { m.is(nil, nil) })
+	return o.run(ctx, func() { m.setState(nil, nil) })
 }
 
-// is notes what the probes ask.
-func (m *member) is(outbox *core.Outbox, failed error) {
+// setState sets what the probes ask for.
+func (m *member) setState(outbox *core.Outbox, failed error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.outbox, m.failed = outbox, failed

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // sharedListener listens for the commits of all outboxes of a database, on one connection.
@@ -18,11 +17,14 @@ type sharedListener struct {
 	session *listenSession // nil: nobody listens
 }
 
+// listenTimeout is how long a LISTEN may take. A connection that is lost may stay silent for hours.
+const listenTimeout = 5 * time.Second
+
 // listenSession is a connection that listens, from its first listener to its last or to an error.
 type listenSession struct {
-	listeners []*listenerOf // guarded by sharedListener.mu
-	joined    chan struct{} // a listener has joined
 	end       context.CancelFunc
+	listeners []*listenerOf // guarded by sharedListener.mu
+	interrupt func()        // ends its wait for a notification; guarded by sharedListener.mu
 }
 
 // listenerOf is one call of Listen of an outbox.
@@ -54,16 +56,13 @@ func (l *sharedListener) join(ctx context.Context, one *listenerOf) (leave func(
 	defer l.mu.Unlock()
 	s := l.session
 	if s == nil {
-		s = &listenSession{joined: make(chan struct{}, 1)}
+		s = &listenSession{interrupt: func() {}}
 		ctx, s.end = context.WithCancel(context.WithoutCancel(ctx)) // others may join it
 		l.session = s
 		go l.run(ctx, s)
 	}
 	s.listeners = append(s.listeners, one)
-	select {
-	case s.joined <- struct{}{}:
-	default:
-	}
+	s.interrupt()
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -105,33 +104,48 @@ func (l *sharedListener) follow(ctx context.Context, s *listenSession) error {
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	listening := map[string]bool{}
 	for {
-		for _, channel := range l.channels(s) {
-			if !listening[channel] { // a text without parameters: it is never prepared
-				if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-					return err
-				}
-				listening[channel] = true
-			}
-		}
-		l.wake(s, func(one *listenerOf) bool { return !one.ready && listening[one.channel] })
-		n, err := s.next(ctx, conn)
-		if err != nil {
+		if err := l.round(ctx, s, conn); err != nil {
 			return err
-		}
-		if n != nil {
-			l.wake(s, func(one *listenerOf) bool { return one.ready && one.channel == n.Channel })
 		}
 	}
 }
 
-// channels returns the channels of the listeners.
-func (l *sharedListener) channels(s *listenSession) (all []string) {
+// round sends LISTEN for those that have joined, and waits for a notification or for another one to
+// join. An outbox that got no wake-up joins again: its LISTEN shows whether the connection is lost.
+func (l *sharedListener) round(ctx context.Context, s *listenSession, conn *pgx.Conn) error {
+	waiting, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	for _, one := range l.joined(s, interrupt) {
+		limited, cancel := context.WithTimeout(ctx, listenTimeout)
+		// a text without parameters: it is never prepared
+		_, err := conn.Exec(limited, "LISTEN "+pgx.Identifier{one.channel}.Sanitize())
+		cancel()
+		if err != nil {
+			return err
+		}
+		l.wake(s, func(other *listenerOf) bool { return other == one })
+	}
+	n, err := conn.WaitForNotification(waiting)
+	switch {
+	case err == nil:
+		l.wake(s, func(one *listenerOf) bool { return one.ready && one.channel == n.Channel })
+	case waiting.Err() != nil && ctx.Err() == nil && !conn.IsClosed(): // another has joined
+		return nil
+	}
+	return err
+}
+
+// joined returns the listeners that wait for their LISTEN. From then on, one that joins calls
+// interrupt.
+func (l *sharedListener) joined(s *listenSession, interrupt func()) (all []*listenerOf) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	s.interrupt = interrupt
 	for _, one := range s.listeners {
-		all = append(all, one.channel)
+		if !one.ready {
+			all = append(all, one)
+		}
 	}
 	return all
 }
@@ -147,26 +161,4 @@ func (l *sharedListener) wake(s *listenSession, which func(one *listenerOf) bool
 			one.wake()
 		}
 	}
-}
-
-// next returns the next notification, or nil if a listener has joined.
-func (s *listenSession) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	interrupted := make(chan bool, 1)
-	go func() {
-		select {
-		case <-s.joined:
-			cancel() // the connection stays open
-			interrupted <- true
-		case <-waiting.Done():
-			interrupted <- false
-		}
-	}()
-	n, err := conn.WaitForNotification(waiting)
-	cancel()
-	if <-interrupted && err != nil && ctx.Err() == nil && !conn.IsClosed() {
-		return nil, nil // the wait was interrupted, and has not failed
-	}
-	return n, err
 }

@@ -20,8 +20,9 @@ var errBegins = errors.New("the relay has not begun yet")
 func (f *fleet) probes(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(f.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		health.Live(f.open()...).ServeHTTP(w, r)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		status, problems := f.live()
+		answer(w, status, map[string]any{"status": status, "problems": problems})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		report := health.Report{
@@ -30,30 +31,37 @@ func (f *fleet) probes(ctx context.Context) http.Handler {
 		if ctx.Err() == nil {
 			report = f.report(r.Context())
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		if report.Status == health.Failed {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		_ = json.NewEncoder(w).Encode(report) // the prober has gone
+		answer(w, report.Status, report)
 	})
 	return mux
 }
 
-// open returns the outboxes that are open.
-func (f *fleet) open() (all []*core.Outbox) {
-	for _, m := range f.now() {
+func answer(w http.ResponseWriter, status string, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if status == health.Failed {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(body) // the prober has gone
+}
+
+// live fails if only a restart helps one of the outboxes. Each problem has the name of its outbox.
+func (f *fleet) live() (status string, problems []string) {
+	status, problems = health.OK, []string{}
+	for _, m := range f.current() {
 		if ob, _ := m.state(); ob != nil {
-			all = append(all, ob)
+			if err := m.wrap(ob.Live()); err != nil {
+				status, problems = health.Failed, append(problems, err.Error())
+			}
 		}
 	}
-	return all
+	return status, problems
 }
 
 // report asks all outboxes at once. The process is as well as the worst of them, and each problem has
 // the name of its outbox.
 func (f *fleet) report(ctx context.Context) health.Report {
-	members := f.now()
+	members := f.current()
 	all := make([]core.Health, len(members))
 	var asking sync.WaitGroup
 	for i, m := range members {

@@ -1,14 +1,26 @@
 package cli
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/pflag"
+
+	"github.com/ormoutbox/ormoutbox/core"
+	"github.com/ormoutbox/ormoutbox/core/outboxtest"
+	"github.com/ormoutbox/ormoutbox/core/relay"
+	"github.com/ormoutbox/ormoutbox/core/sqloutbox"
 )
 
 func TestBrokerAddresses(t *testing.T) {
@@ -207,4 +219,104 @@ func TestRelayOfTheLogFlags(t *testing.T) {
 		{"name": "a", "database_url": "postgres://localhost:1/a", "to": "redis://localhost:1", "slot": "s"},
 		{"name": "b", "database_url": "postgres://localhost:1/b", "to": "redis://localhost:1", "slot": "s"}]}`),
 		ExitUsage, "a and b have the same slot s on one server")
+}
+
+// A pool that had one connection at first keeps all that it may have later.
+func TestSharedPoolKeepsConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newPostgres)
+	a := &app{databaseURL: w.address, Environment: Environment{Getenv: func(string) string { return "" }}}
+	shared := databases{open: map[poolKey]*sharedDatabase{}}
+	const connections = 4
+	db, give, err := shared.take(a, &relaySettings{relayFlags: relayFlags{connections: connections}})
+	must(t, err)
+	w.await("the pool may have more", func() bool { return db.Stats().MaxOpenConnections == connections })
+	var held []*sql.Conn
+	for range connections {
+		c, err := db.Conn(t.Context())
+		must(t, err)
+		held = append(held, c)
+	}
+	for _, c := range held {
+		must(t, c.Close())
+	}
+	equal(t, db.Stats().Idle, connections, "connections that the pool keeps")
+	must(t, give())
+}
+
+// /healthz names the outbox that only a restart helps.
+func TestProbesNameTheOutbox(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newSQLite)
+	repo, err := sqloutbox.New(w.open(), sqloutbox.Config{Dialect: w.dialect})
+	must(t, err)
+	logger := slog.New(slog.DiscardHandler)
+	ob, err := core.New(core.Config{
+		Repository: repo, Publisher: &outboxtest.Publisher{}, Relay: relay.Config{}, Logger: logger,
+	})
+	must(t, err)
+	f := newFleet(&app{}, relayProcess{}, relayFlags{}, logger)
+	f.members = []*member{{relaySettings: relaySettings{name: "shop"}, outbox: ob}}
+	probe := func() (int, string) {
+		answer := httptest.NewRecorder()
+		f.probes(t.Context()).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/healthz", nil))
+		return answer.Code, answer.Body.String()
+	}
+	if code, text := probe(); code != http.StatusOK || !strings.Contains(text, `"problems":[]`) {
+		t.Errorf("%d %s", code, text)
+	}
+	if err := ob.Run(t.Context()); !errors.Is(err, core.ErrNoTables) {
+		t.Fatal(err)
+	}
+	code, text := probe()
+	if code != http.StatusServiceUnavailable || !strings.Contains(text, "outbox shop: outbox: Run has ended") {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+// Two outboxes listen on one connection, which falls silent. The first one that listens again finds
+// it out for both.
+func TestSilentListener(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newPostgres)
+	cfg, err := pgx.ParseConfig(w.address)
+	must(t, err)
+	var silent atomic.Bool
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return silentConn{c, &silent}, err
+	}
+	listener := &sharedListener{cfg: cfg}
+	listen := func(channel string) (wakes chan struct{}, ended chan error, leave func()) {
+		ctx, leave := context.WithCancel(t.Context())
+		wakes, ended = make(chan struct{}, 8), make(chan error, 1)
+		go func() { ended <- listener.listen(channel)(ctx, func() { wakes <- struct{}{} }) }()
+		return wakes, ended, leave
+	}
+	first, ended, leave := listen("one")
+	<-first
+	other, lost, _ := listen("two")
+	<-other
+	once(t, "pgx", w.address, "NOTIFY one")
+	<-first
+
+	silent.Store(true)
+	leave()
+	<-ended
+	_, _, _ = listen("one")
+	<-lost // the second one need not find it out
+}
+
+// silentConn gets nothing any more when it is silent.
+type silentConn struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (c silentConn) Read(b []byte) (n int, err error) {
+	n, err = c.Conn.Read(b)
+	for err == nil && c.silent.Load() {
+		n, err = c.Conn.Read(b)
+	}
+	return n, err
 }

@@ -46,19 +46,17 @@ type relayed struct {
 	pool *pgxpool.Pool   // pool of log
 }
 
-// relayed returns the outboxes of the configuration, or of the flags, and their problems.
-func (a *app) relayed(p relayProcess, f relayFlags) (all []*relayed, wrong []error) {
+// readSettings returns the outboxes of the configuration, or of the flags, and their problems.
+func (a *app) readSettings(p relayProcess, f relayFlags) (all []relaySettings, wrong []error) {
 	switch {
 	case p.config == "" && f.to == "":
 		return nil, []error{usage("--to is missing: the broker\n%s", brokerHelp)}
 	case p.config == "":
-		o := &relayed{relaySettings: relaySettings{
-			relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix,
-		}}
+		o := relaySettings{relayFlags: f, databaseURL: a.databaseURL, schema: a.schema, prefix: a.prefix}
 		for _, err := range f.check() {
 			wrong = append(wrong, usage("%w", err))
 		}
-		return []*relayed{o}, wrong
+		return []relaySettings{o}, wrong
 	case f.to != "" || a.databaseURL != "" || a.schema != "" || a.prefix != "":
 		return nil, []error{usage("--config names the databases and brokers: leave --to (OUTBOX_TO), --database-url, " +
 			"--schema and --prefix out")}
@@ -78,7 +76,7 @@ func (a *app) relayed(p relayProcess, f relayFlags) (all []*relayed, wrong []err
 }
 
 // configured reads a configuration. An outbox has the settings of f that it does not set itself.
-func (a *app) configured(text []byte, f relayFlags) (all []*relayed, wrong []error) {
+func (a *app) configured(text []byte, f relayFlags) (all []relaySettings, wrong []error) {
 	list, wrong := outboxesOf(text)
 	if len(list) == 0 && len(wrong) == 0 {
 		return nil, []error{errors.New("it has no outboxes")}
@@ -87,15 +85,15 @@ func (a *app) configured(text []byte, f relayFlags) (all []*relayed, wrong []err
 		if settings == nil { // it is no object
 			continue
 		}
-		o := &relayed{}
-		found := a.fill(o, f, settings)
+		var o relaySettings
+		found := a.fill(&o, f, settings)
 		place := fmt.Sprintf("outbox %d", i+1)
 		named := relayName.MatchString(o.name)
 		switch {
 		case !named:
 			found = append(found, fmt.Errorf("name %q is missing, or has other characters than letters, digits, - "+
 				"and _", o.name))
-		case slices.ContainsFunc(all, func(other *relayed) bool { return other.name == o.name }):
+		case slices.ContainsFunc(all, func(other relaySettings) bool { return other.name == o.name }):
 			found = append(found, fmt.Errorf("two outboxes have the name %q", o.name))
 		default:
 			place = "outbox " + o.name
@@ -111,7 +109,7 @@ func (a *app) configured(text []byte, f relayFlags) (all []*relayed, wrong []err
 }
 
 // fill sets what an outbox of a configuration sets.
-func (a *app) fill(o *relayed, f relayFlags, settings object) (wrong []error) {
+func (a *app) fill(o *relaySettings, f relayFlags, settings object) (wrong []error) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.register(flags)
 	o.relayFlags = f // register has set the defaults
@@ -282,15 +280,15 @@ func (o *relayed) open(ctx context.Context, a *app, logger *slog.Logger, shared 
 
 // connect reads the address of the database.
 func (o *relayed) connect(a *app, shared *databases) (err error) {
+	of := *a
+	of.databaseURL = o.databaseURL
 	if shared == nil {
-		of := *a
-		of.databaseURL = o.databaseURL
 		if o.db, err = of.connect(true); err == nil {
 			o.give = o.db.Close
 		}
 		return err
 	}
-	db, give, err := shared.take(a, &o.relaySettings)
+	db, give, err := shared.take(&of, &o.relaySettings)
 	if err == nil {
 		o.db, o.wakes, o.give = db.database, db.wakes, give
 	}

@@ -188,7 +188,16 @@ type nativeStmt struct {
 	name string
 }
 
-func (s *nativeStmt) Close() error                               { return nil }
+// Close forgets the name, as a driver does. After a DEALLOCATE ALL of another transaction, pgx would
+// execute a name that the server no longer has.
+func (s *nativeStmt) Close() error {
+	conn, err := s.conn.pgx()
+	if err != nil {
+		return err
+	}
+	return conn.Deallocate(context.Background(), s.name)
+}
+
 func (s *nativeStmt) NumInput() int                              { return -1 }
 func (s *nativeStmt) Exec([]driver.Value) (driver.Result, error) { return nil, driver.ErrSkip }
 func (s *nativeStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, driver.ErrSkip }

@@ -178,7 +178,15 @@ func TestRelayReloads(t *testing.T) {
 		line := lastLine(relay, "the file is refused")
 		fixture.Check(t, strings.Contains(line, want), "%s: want %s", line, want)
 	}
-	fixture.Check(t, relay.ready(), "a refused file has changed the relays: %s", relay.get("/readyz"))
+	ready := relay.get("/readyz")
+	told := strings.Contains(ready, `"status":"degraded"`) && strings.Contains(ready, "database_url is missing")
+	fixture.Check(t, told, "after a refused file: %s", ready)
+	refused := func() bool { return strings.Contains(relay.get("/metrics"), "\noutbox_config_refused 1") }
+	fixture.Check(t, refused(), "no metric says that the file was refused")
+	file.write(stays, changes, comes)
+	relay.reload("the file was read again")
+	fixture.Await(t, "the relays are ready", relay.ready)
+	fixture.Check(t, !refused(), "the metric says that the file was refused")
 	for _, o := range []*fleetOutbox{stays, changes, comes} {
 		o.relays()
 	}
@@ -281,7 +289,13 @@ func TestBrokenDatabaseStopsNoOther(t *testing.T) {
 	for _, name := range []string{"empty", "lost", "away"} {
 		fixture.Check(t, strings.Contains(ready, "outbox "+name+": "), "/readyz: %s", ready)
 	}
-	fixture.Check(t, !strings.Contains(ready, "outbox well"), "/readyz: %s", ready)
+	degraded := strings.Contains(ready, `"status":"degraded"`) && !strings.Contains(ready, "outbox well")
+	fixture.Check(t, degraded, "/readyz: %s", ready)
+	metrics := relay.get("/metrics")
+	for name, up := range map[string]int{"well": 1, "away": 1, "empty": 0, "lost": 0} {
+		line := fmt.Sprintf("outbox_relay_up{outbox=%q} %d\n", name, up)
+		fixture.Check(t, strings.Contains(metrics, line), "/metrics has no line %s", line)
+	}
 	fixture.Check(t, strings.Contains(live, `"status":"ok"`), "/healthz: %s", live)
 
 	proxy.Away(false)

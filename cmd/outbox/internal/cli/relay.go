@@ -95,7 +95,8 @@ event of the log that the table still has.
 --listen serves /metrics and two probes with JSON (docs/operations.md):
 
   /healthz   503 if only a restart helps; else 200
-  /readyz    503 if the database does not answer or lacks tables, or the relay is stopping; else 200
+  /readyz    503 if the database does not answer or lacks tables, or the relay is stopping; else 200.
+             With --config, 503 only if that holds for every outbox. The problems are in the answer.
 
 --config relays several outboxes. It is a file, or the JSON itself:
 
@@ -112,8 +113,9 @@ connects to nothing: it prints every mistake (exit code 2), or the outboxes and 
 each server.
 
 SIGHUP reads the file again, and not the environment: outboxes are added, removed and, if their
-settings changed, started anew. The others go on. A file with a mistake changes nothing, and the log
-names the mistake.`,
+settings changed, started anew. The others go on. A file with a mistake changes nothing: the log and
+/readyz name the mistake, and the metric outbox_config_refused is 1. The metrics of an outbox have the
+label outbox. Events of a removed outbox wait in its table: remove its producers first.`,
 		Example: `  outbox relay --to 'amqp://guest:guest@localhost:5672/?topology=queue' --listen :8080
   outbox relay --to kafka://kafka1:9092 --slot outbox --create-slot --listen :8080
   outbox relay --config /etc/outbox/relay.json --check`,

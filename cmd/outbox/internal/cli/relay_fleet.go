@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,8 +37,9 @@ type fleet struct {
 	registry *prometheus.Registry
 
 	databases databases
-	running   sync.WaitGroup // of the members, also of those that were removed
-	broken    chan struct{}  // closed: the only outbox has ended
+	running   sync.WaitGroup        // of the members, also of those that were removed
+	broken    chan struct{}         // closed: the only outbox has ended
+	refused   atomic.Pointer[error] // why the last SIGHUP has changed nothing; nil: it has
 
 	mu      sync.Mutex
 	members []*member          // in their order in the file
@@ -65,10 +68,12 @@ func newFleet(a *app, p relayProcess, f relayFlags, logger *slog.Logger) *fleet 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &fleet{
+	fleet := &fleet{
 		app: a, process: p, flags: f, logger: logger, registry: registry, broken: make(chan struct{}),
 		databases: databases{open: map[poolKey]*sharedDatabase{}}, last: map[string]*member{},
 	}
+	registry.MustRegister(fleet)
+	return fleet
 }
 
 // run relays until ctx ends, or the only outbox does without a configuration. It reads the file
@@ -120,10 +125,13 @@ func (f *fleet) reload(ctx context.Context) {
 	}
 	all, err := f.app.relaySettings(ctx, f.process, f.flags)
 	if err != nil {
+		refused := fmt.Errorf("SIGHUP has changed nothing: %s: %w", f.process.config, err)
+		f.refused.Store(&refused)
 		f.logger.Error("SIGHUP changes nothing: the file is refused, fix it and send the signal again",
 			"file", f.process.config, "error", err)
 		return
 	}
+	f.refused.Store(nil)
 	f.change(ctx, all)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ormoutbox/ormoutbox/core"
@@ -58,8 +59,34 @@ func (f *fleet) live() (status string, problems []string) {
 	return status, problems
 }
 
-// report asks all outboxes at once. The process is as well as the worst of them, and each problem has
-// the name of its outbox.
+var (
+	relayUp = prometheus.NewDesc("outbox_relay_up", "1 while the process relays the outbox, 0 while it cannot.",
+		[]string{"outbox"}, nil)
+	configRefused = prometheus.NewDesc("outbox_config_refused",
+		"1 if the file of outboxes had a mistake at the last SIGHUP: the outboxes are those of before.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (f *fleet) Describe(to chan<- *prometheus.Desc) { to <- relayUp; to <- configRefused }
+
+// Collect implements prometheus.Collector.
+func (f *fleet) Collect(to chan<- prometheus.Metric) {
+	gauge := func(of *prometheus.Desc, on bool, labels ...string) {
+		value := 0.0
+		if on {
+			value = 1
+		}
+		to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, labels...)
+	}
+	for _, m := range f.current() {
+		ob, _ := m.state()
+		gauge(relayUp, ob != nil, m.name)
+	}
+	gauge(configRefused, f.refused.Load() != nil)
+}
+
+// report asks all outboxes at once. It fails if none of them works, because the others go on if one
+// does not. Each problem has the name of its outbox.
 func (f *fleet) report(ctx context.Context) health.Report {
 	members := f.current()
 	all := make([]core.Health, len(members))
@@ -78,19 +105,22 @@ func (f *fleet) report(ctx context.Context) health.Report {
 		})
 	}
 	asking.Wait()
-	r := health.Report{Status: health.OK, Relaying: true, Stopped: []string{}, Problems: []string{}}
+	r := health.Report{Status: health.Failed, Relaying: true, Stopped: []string{}, Problems: []string{}}
+	if err := f.refused.Load(); err != nil {
+		r.Problems = append(r.Problems, (*err).Error())
+	}
 	for _, h := range all {
-		switch {
-		case !h.Live || !h.Ready:
-			r.Status = health.Failed
-		case h.Degraded() && r.Status == health.OK:
-			r.Status = health.Degraded
+		if h.Live && h.Ready {
+			r.Status = health.OK
 		}
 		r.Relaying = r.Relaying && h.Relaying
 		r.RelayedByLog = r.RelayedByLog || h.RelayedByLog
 		r.TurnedMS = max(r.TurnedMS, h.Turned.Milliseconds())
 		r.Stuck += h.Stuck
 		r.Stopped, r.Problems = append(r.Stopped, h.Stopped...), append(r.Problems, h.Problems...)
+	}
+	if r.Status == health.OK && len(r.Problems) > 0 {
+		r.Status = health.Degraded
 	}
 	return r
 }

@@ -79,7 +79,9 @@ func scrape(t *testing.T) scraped {
 	families, err := parse.TextToMetricFamilies(res.Body)
 	fixture.NoError(t, err)
 
-	all := scraped{}
+	// The metrics of `outbox relay`; integration/cli scrapes them.
+	of := map[string]string{"job": "shop", "instance": "a:9090", "namespace": "prod", "outbox": "shop"}
+	all := scraped{"outbox_relay_up": {of}, "outbox_config_refused": {of}}
 	for name, f := range families {
 		for _, series := range f.GetMetric() {
 			// Prometheus adds job and instance, and Kubernetes adds namespace.

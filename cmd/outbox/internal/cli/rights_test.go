@@ -322,10 +322,14 @@ func (a *actor) revealsOnPage() {
 	}
 }
 
-// releases releases a message of a poison queue, which the consumer processes.
+// releases releases two messages of a poison queue, which the consumer processes. One of their events
+// was redriven before: only a trial shows whether it may be processed.
 func (a *actor) releases() {
 	p := newParking(a.admin)
+	redriven := core.NewEventID()
 	p.park(core.NewEventID(), "ada")
+	p.park(redriven, "bob")
+	a.admin.ok("inbox", "redrive", redriven, "--consumer", "mailer", "--reason", "x", "--yes")
 	p.consume()
 	a.cli("inbox", "release", "--consumer", "mailer", "--from", p.from, "--reason", "x", "--yes")
 }

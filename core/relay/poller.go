@@ -97,6 +97,7 @@ func (r *engine) poll(ctx context.Context) {
 			return
 		}
 		if err == nil && failures > 0 {
+			r.ob.Logger.Info("outbox: polls again")
 			failures = 0
 			r.life.pollFails.Store(nil)
 			r.db.succeeded()

@@ -47,6 +47,7 @@ func TestJanitor(t *testing.T) {
 			w.run()
 			w.publish(core.Event{Type: "a", Key: "1"}, core.Event{Type: "a", Key: "2"},
 				core.Event{Type: "a", Key: "3"}, core.Event{Type: "a"}, core.Event{Type: "a"})
+			synctest.Wait() // they are published
 			w.pub.FailNext(1, core.Permanent(errors.New("no")))
 			w.publish(core.Event{Type: "a", Key: "dead"})
 			time.Sleep(50 * time.Minute)

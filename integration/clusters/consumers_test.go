@@ -55,6 +55,15 @@ type consumer struct {
 	refused atomic.Int64 // deliveries that were not acknowledged, and requests that failed
 }
 
+// openPool opens a pool until the test ends.
+func openPool(t *testing.T, open func(address string) (*sql.DB, error), address string) *sql.DB {
+	t.Helper()
+	pool, err := open(address)
+	fixture.NoError(t, err)
+	t.Cleanup(func() { _ = pool.Close() })
+	return pool
+}
+
 // createConsumerTables makes the tables of consumers on one node.
 func createConsumerTables(t *testing.T, d core.Dialect, pool *sql.DB) {
 	t.Helper()

@@ -59,10 +59,7 @@ func current(cfg *mysql.Config) { cfg.Params = map[string]string{"wsrep_sync_wai
 
 func (g galera) pool(t *testing.T, node int, change ...func(*mysql.Config)) *sql.DB {
 	t.Helper()
-	pool, err := openMySQL(g.address(node, change...))
-	fixture.NoError(t, err)
-	t.Cleanup(func() { _ = pool.Close() })
-	return pool
+	return openPool(t, openMySQL, g.address(node, change...))
 }
 
 func openMySQL(address string) (*sql.DB, error) { return sql.Open("mysql", address) }

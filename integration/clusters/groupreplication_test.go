@@ -195,12 +195,7 @@ func groupFaults(t *testing.T, g group, write way) {
 
 // The primary is killed, and the next one hangs, while messages and requests come more than once.
 func groupConsumers(t *testing.T, g group) {
-	pool := func() *sql.DB {
-		pool, err := openPrimary(g.all())
-		fixture.NoError(t, err)
-		t.Cleanup(func() { _ = pool.Close() })
-		return pool
-	}
+	pool := func() *sql.DB { return openPool(t, openPrimary, g.all()) }
 	createConsumerTables(t, core.MySQL, pool())
 	g.awaitTables(t)
 	c := startConsumers(t, core.MySQL, pool(), pool())

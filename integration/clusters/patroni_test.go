@@ -86,12 +86,7 @@ func TestPatroniConsumers(t *testing.T) {
 	p := startPatroni(t)
 	p.synchronous(true)
 	nodes, haproxy, _ := p.database("consumers")
-	pool := func(address string) *sql.DB {
-		pool, err := open(address)
-		fixture.NoError(t, err)
-		t.Cleanup(func() { _ = pool.Close() })
-		return pool
-	}
+	pool := func(address string) *sql.DB { return openPool(t, open, address) }
 	createConsumerTables(t, core.Postgres, pool(nodes))
 	c := startConsumers(t, core.Postgres, pool(nodes), pool(haproxy))
 	c.Await(0.2)

@@ -49,12 +49,7 @@ func TestVitessIsKilled(t *testing.T) {
 // Vitess is killed while messages and requests come more than once.
 func TestVitessConsumers(t *testing.T) {
 	server := fixture.StartPrivateSet(t, "mysql", "vitess")[1]
-	pool := func() *sql.DB {
-		pool, err := openMySQL(server.Address)
-		fixture.NoError(t, err)
-		t.Cleanup(func() { _ = pool.Close() })
-		return pool
-	}
+	pool := func() *sql.DB { return openPool(t, openMySQL, server.Address) }
 	createConsumerTables(t, core.MySQL, pool())
 	c := startConsumers(t, core.MySQL, pool(), pool())
 	for _, part := range []float64{0.2, 0.6} {

@@ -54,6 +54,12 @@ func newPrivateWorld(t *testing.T) (*world, *fixture.PrivateServer) {
 func (w *world) crash(server *fixture.PrivateServer) {
 	w.Helper()
 	server.Kill(w.T)
+	w.up(server)
+}
+
+// up starts the server, and waits until it answers.
+func (w *world) up(server *fixture.PrivateServer) {
+	w.Helper()
 	server.Up(w.T)
 	fixture.Await(w, "the server answers", func() bool { return w.service.Pool.PingContext(w.Context()) == nil })
 }
